@@ -1,0 +1,4 @@
+package model
+
+// Picker chooses tokens for one sequence (sampling, penalties, stops, text).
+type Picker struct{}
