@@ -19,6 +19,7 @@ var (
 	ErrTooLarge     = errors.New("bus: message exceeds max_payload")
 	ErrNoStream     = errors.New("bus: no such stream")
 	ErrClosed       = errors.New("bus: closed")
+	ErrDown         = errors.New("bus: not connected") // at once while the server is away; nothing is buffered
 )
 
 // Msg is one message as received.
@@ -41,20 +42,25 @@ type Delivery struct {
 
 // Sub is a running subscription or consumer.
 type Sub interface {
-	// Drain stops new deliveries, lets started callbacks end and gives back what was not delivered.
+	// Drain stops new deliveries, waits for a started callback to end and gives back what was not delivered. It must not be
+	// called from the callback itself. A second call does nothing.
 	Drain() error
 }
 
 // Consumer says how to read a stream.
 type Consumer struct {
-	Stream     string
-	Name       string   // slug, unique per process; made (again) on start, on reconnect, and when pulls miss heartbeats
-	Subjects   []string // filters; must not overlap another consumer's of the same stream
-	AckWait    time.Duration
-	MaxDeliver int // 0 = no limit
-	MaxPending int // messages not yet acknowledged
-	MaxBytes   int // bytes a pull may bring: 32 MiB at most
-	// Pull > 0: messages are fetched one by one, each only when Want allows it (no prefetch).
+	Stream string
+	// Name is a slug, unique per process where the filter is the process's own. Workers that share a filter (jobs of one model
+	// and pool) share the name and all other values too: each message goes to one of them. The consumer is made on start, and
+	// again on reconnect and when pulls miss heartbeats; a new one sees what is still stored as delivered for the first time.
+	Name       string
+	Subjects   []string      // filters; must not overlap another consumer's of the same stream
+	AckWait    time.Duration // 0 = DefaultAckWait; from the pull, not from the callback
+	MaxDeliver int           // 0 = no limit; beyond it a message stays stored until deleted
+	MaxPending int           // messages not yet acknowledged; 0 = DefaultPending
+	MaxBytes   int           // bytes a pull may bring: MaxPullBytes at most, and when 0
+	// Want, when not nil: messages are fetched one by one, each for one value received from Want (no prefetch). Closing it ends
+	// the fetching. The next value is received only after the callback for the last one has returned.
 	Want <-chan struct{}
 }
 
@@ -87,11 +93,12 @@ type Bus interface {
 	Subscribe(subject, queue string, fn func(Msg)) (Sub, error)
 	// Enqueue publishes to a stream and waits for its acknowledgement: ErrFull, ErrDuplicate, ErrNoStream, ErrTooLarge, ErrTimeout.
 	Enqueue(ctx context.Context, m Enqueue) (sequence uint64, err error)
-	// Consume reads a stream until Drain; fn is called from one goroutine.
+	// Consume reads a stream until Drain; fn is called from one goroutine. ctx bounds the set-up alone. ErrNoStream when the
+	// stream is not there; later losses of stream or server are mended inside.
 	Consume(ctx context.Context, c Consumer, fn func(Delivery)) (Sub, error)
 	// Streams makes and deletes streams and messages.
 	Streams() Streams
-	// Watch calls fn on each change of state, first with the present one.
+	// Watch calls fn on each change of state, one call at a time; first, before Watch returns, with the present one.
 	Watch(fn func(State, error)) (cancel func())
 	// Limits tells what the server announced.
 	Limits() Limits
@@ -109,6 +116,7 @@ type Limits struct {
 // Streams manages what is stored.
 type Streams interface {
 	// EnsureShared makes QUIRE_JOBS, QUIRE_CTL, QUIRE_JOURNAL and the QUIRE_EPOCH bucket, or says how an existing one differs.
+	// Whoever called it makes them again when the server comes back without them; likewise EnsureKV.
 	EnsureShared(ctx context.Context) error
 	// EnsureKV makes the KV stream of one decode epoch, empty.
 	EnsureKV(ctx context.Context, decode string, epoch uint64) error
@@ -120,7 +128,8 @@ type Streams interface {
 	Purge(ctx context.Context, stream, subject string) error
 	// Names lists streams whose name begins with prefix.
 	Names(ctx context.Context, prefix string) ([]string, error)
-	// NextEpoch takes the next epoch of <role>.<id>; LatestEpoch calls fn when a higher one appears.
+	// NextEpoch takes the next epoch of <role>.<id>: above 0 and above every earlier one. ErrNoStream without the bucket.
 	NextEpoch(ctx context.Context, role, id string) (uint64, error)
+	// WatchEpoch calls fn with the present epoch and with each later one; the caller compares.
 	WatchEpoch(ctx context.Context, role, id string, fn func(epoch uint64)) (cancel func(), err error)
 }
