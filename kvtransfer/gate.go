@@ -6,15 +6,8 @@ import (
 	"quire/kvtransfer/page"
 )
 
-// Shape says how large the bytes of a frame are.
-type Shape struct {
-	Layers   int // of the model
-	RowBytes int // bytes of K and V of one row in one layer, as stored
-	Dim      int // length of a hidden vector, in float32s
-}
-
 // FrameBytes is the length of a frame's opened bytes: [layers][rows] of RowBytes, then the hidden vector.
-func (s Shape) FrameBytes(h FrameHeader) int {
+func (s CutShape) FrameBytes(h FrameHeader) int {
 	return (h.LayerTo-h.LayerFrom)*(h.RowTo-h.RowFrom)*s.RowBytes + 4*h.Hidden
 }
 
@@ -33,7 +26,7 @@ type Evidence struct {
 	Now    Tick
 	Decode Peer         // this process
 	Engine Fingerprints // of what would read the pages
-	Shape  Shape
+	Shape  CutShape
 	Pages  []page.Slot // the owner's pages and generations, as the ledger has them now
 	Tokens int         // length of the token ids captured when the reservation was made
 	Lease  Lease

@@ -105,7 +105,7 @@ func checkRows(e Evidence) Error {
 }
 
 // checkHeaderRange: a frame lies within the layers of the model and the rows [C, N).
-func checkHeaderRange(h FrameHeader, r Reservation, s Shape) Error {
+func checkHeaderRange(h FrameHeader, r Reservation, s CutShape) Error {
 	if h.LayerFrom < 0 || h.LayerFrom >= h.LayerTo || h.LayerTo > s.Layers {
 		return Errorf(HandoffCount, "rows: frame %d has layers [%d, %d) of %d", h.Index, h.LayerFrom, h.LayerTo, s.Layers)
 	}
