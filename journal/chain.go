@@ -1,0 +1,104 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"quire/kvtransfer"
+	"quire/kvtransfer/seal"
+)
+
+// What Check finds, for errors.Is. The errors carry the numbers.
+var (
+	ErrGap       = errors.New("records are missing")
+	ErrEdited    = errors.New("the record before is not the one that was written")
+	ErrRepeated  = errors.New("another record of a number that was there")
+	ErrTwice     = errors.New("the same record again") // harmless: a publish was repeated after the dedupe window
+	ErrSignature = errors.New("signature does not verify")
+)
+
+// Chain is where one life of one service stands in its records. The zero position is before its first record.
+type Chain struct {
+	Service string // <role>-<id>
+	Epoch   uint64
+	Counter uint64 // of the last record; 0 before the first
+	Last    Hash   // of the last record's bytes; zero before the first
+}
+
+// NewChain starts the chain of one life of one process.
+func NewChain(p kvtransfer.Peer) Chain {
+	return Chain{Service: string(p.Role) + "-" + p.ID, Epoch: p.Epoch}
+}
+
+// Next numbers and links a record. It gives the bytes to publish and the chain's position after them.
+func (c Chain) Next(r Record) ([]byte, Chain, error) {
+	r.Schema, r.Service, r.Epoch, r.Counter, r.Prev = Schema, c.Service, c.Epoch, c.Counter+1, c.Last
+	b, err := r.Encode()
+	if err != nil {
+		return nil, c, err
+	}
+	c.Counter++
+	c.Last = HashOf(b)
+	return b, c, nil
+}
+
+// signDomain stands before a record when it is signed. Its first byte is no text, so no login nonce can look like a record.
+const signDomain = "\xffquire journal 1\x00"
+
+// Sign gives the signature of a record's bytes by its service's role.
+func Sign(s seal.Signer, b []byte) []byte { return s.Sign(append([]byte(signDomain), b...)) }
+
+// Checker reads chains and says where one is broken. The zero value is ready; it checks signatures if Keys is set.
+type Checker struct {
+	Keys    seal.Verifier
+	Partial bool // a chain may begin with any record: the stream's first records are gone by retention
+	chains  map[life]Chain
+}
+
+type life struct {
+	service string
+	epoch   uint64
+}
+
+// Check takes the next record of a stream, in the stream's order, with its signature (nil when it has none and Keys is not
+// set). An error says what is wrong: ErrGap, ErrEdited, ErrRepeated, ErrTwice, ErrSignature, or that it is no record at all. The chain
+// goes on from this record all the same, unless it is a repetition or nothing that can be read.
+func (c *Checker) Check(b, sig []byte) (Record, error) {
+	r, err := Decode(b)
+	if err != nil {
+		return Record{}, err
+	}
+	if c.chains == nil {
+		c.chains = map[life]Chain{}
+	}
+	role, _, _ := strings.Cut(r.Service, "-")
+	if c.Keys != nil && !c.Keys.Verify(kvtransfer.Role(role), append([]byte(signDomain), b...), sig) {
+		return r, fmt.Errorf("journal: %s epoch %d record %d: %w", r.Service, r.Epoch, r.Counter, ErrSignature)
+	}
+	at := life{r.Service, r.Epoch}
+	last, known := c.chains[at]
+	if known && r.Counter == last.Counter && HashOf(b) == last.Last {
+		return r, fmt.Errorf("journal: %s epoch %d record %d: %w", r.Service, r.Epoch, r.Counter, ErrTwice)
+	}
+	if r.Counter == 0 || r.Counter <= last.Counter {
+		return r, fmt.Errorf("journal: %s epoch %d: %w: record %d after %d", r.Service, r.Epoch, ErrRepeated, r.Counter, last.Counter)
+	}
+	c.chains[at] = Chain{Service: r.Service, Epoch: r.Epoch, Counter: r.Counter, Last: HashOf(b)}
+	switch {
+	case !known && c.Partial:
+		return r, nil
+	case r.Counter != last.Counter+1:
+		return r, fmt.Errorf("journal: %s epoch %d: %w: record %d after %d", r.Service, r.Epoch, ErrGap, r.Counter, last.Counter)
+	case r.Prev != last.Last:
+		return r, fmt.Errorf("journal: %s epoch %d record %d: %w: hash of record %d is %s, recorded %s",
+			r.Service, r.Epoch, r.Counter, ErrEdited, last.Counter, last.Last, r.Prev)
+	}
+	return r, nil
+}
+
+// Position is where a chain stands, for the end of a report; ok is false if no record of it was seen.
+func (c *Checker) Position(service string, epoch uint64) (ch Chain, ok bool) {
+	ch, ok = c.chains[life{service, epoch}]
+	return ch, ok
+}

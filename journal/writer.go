@@ -1,0 +1,308 @@
+package journal
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"quire/bus"
+	"quire/kvtransfer"
+	"quire/kvtransfer/seal"
+)
+
+// Errors of a Writer, for errors.Is.
+var (
+	ErrFull   = errors.New("journal: buffer is full") // the bus takes no records; nothing new may be reserved
+	ErrClosed = errors.New("journal: closed")
+)
+
+// SignatureHeader carries a record's signature, in hexadecimal digits.
+const SignatureHeader = "Quire-Signature"
+
+// Config of a Writer.
+type Config struct {
+	Bus    bus.Bus
+	Names  bus.Names
+	Stream string // the stream that must take the records; "" means Names.JournalStream()
+	Peer   kvtransfer.Peer
+	Signer seal.Signer   // nil: records are not signed
+	Buffer int           // records that may wait; 0 means 1024
+	Try    time.Duration // how long one publish may take; 0 means 2 s
+	Wait   time.Duration // pause after a failed publish, doubled up to 16 times; 0 means 100 ms
+	// Notify, when set, hears each change: the error with which records began to fail, nil when they are taken again. It is
+	// called from the writer's goroutine and must not block.
+	Notify func(error)
+}
+
+// Writer publishes the records of one life of one service in order, one at a time, until each is acknowledged. A publish whose
+// acknowledgement got lost is repeated with the same bytes and the same message id, so a record is stored once.
+type Writer struct {
+	cfg  Config
+	wake chan struct{}
+	stop context.CancelFunc
+	done chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex
+	queue   []*entry // Invariant: len(queue) <= cfg.Buffer, plus one for each Append under way.
+	puts    int      // entries of Put in the queue
+	closing bool
+	failing error // the last failure, nil while records are taken
+	stats   Stats
+}
+
+// Stats of a Writer.
+type Stats struct {
+	Stored  uint64 // records acknowledged
+	Retries uint64 // publishes that failed and were repeated
+	Refused uint64 // records that were turned away or given up, and not stored
+	Pending int    // records waiting
+	Full    bool
+	Failing error // why records are not taken just now
+}
+
+type entry struct {
+	rec  Record
+	wait chan error // for Append; nil for Put. One value is sent.
+	gone bool       // Append gave up before it was tried
+}
+
+// NewWriter starts the writer's goroutine; Close ends it.
+func NewWriter(cfg Config) *Writer {
+	if cfg.Stream == "" {
+		cfg.Stream = cfg.Names.JournalStream()
+	}
+	if cfg.Buffer <= 0 {
+		cfg.Buffer = 1024
+	}
+	if cfg.Try <= 0 {
+		cfg.Try = 2 * time.Second
+	}
+	if cfg.Wait <= 0 {
+		cfg.Wait = 100 * time.Millisecond
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w := &Writer{cfg: cfg, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
+	go w.run(ctx)
+	return w
+}
+
+// Put hands a record over and does not wait. ErrFull when the buffer is: the fact is not recorded, and the caller must not
+// take on what it was to record.
+func (w *Writer) Put(r Record) error {
+	if err := check(r); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closing {
+		return ErrClosed
+	}
+	if w.puts >= w.cfg.Buffer {
+		w.stats.Refused++
+		return fmt.Errorf("%w: %d records wait, last failure: %v", ErrFull, w.puts, w.failing)
+	}
+	w.puts++
+	w.add(&entry{rec: r})
+	return nil
+}
+
+// Append hands a record over and waits until the bus has acknowledged it and all before it. An error means that it cannot be
+// relied upon; it may still be stored when its publish was already under way.
+func (w *Writer) Append(ctx context.Context, r Record) error {
+	if err := check(r); err != nil {
+		return err
+	}
+	e := &entry{rec: r, wait: make(chan error, 1)}
+	w.mu.Lock()
+	if w.closing {
+		w.mu.Unlock()
+		return ErrClosed
+	}
+	w.add(e)
+	w.mu.Unlock()
+	select {
+	case err := <-e.wait:
+		return err
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.gone = true
+	return fmt.Errorf("journal: append %s of %s: %w, last failure: %v", r.Facts.kind(), r.Key, ctx.Err(), w.failing)
+}
+
+// check finds what would make a record impossible to publish at all.
+func check(r Record) error {
+	_, err := r.Encode()
+	return err
+}
+
+// add puts an entry in the queue and wakes the goroutine. The lock is held.
+func (w *Writer) add(e *entry) {
+	w.queue = append(w.queue, e)
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats are the present figures.
+func (w *Writer) Stats() Stats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.stats
+	s.Pending, s.Full, s.Failing = len(w.queue), w.puts >= w.cfg.Buffer, w.failing
+	return s
+}
+
+// Full says whether Put would be refused just now.
+func (w *Writer) Full() bool { return w.Stats().Full }
+
+// Close takes no more records, waits until those that wait are stored or ctx ends, and stops the goroutine. The error says how
+// many records are lost.
+func (w *Writer) Close(ctx context.Context) error {
+	w.mu.Lock()
+	w.closing = true
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		w.stop()
+		<-w.done
+	}
+	w.stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.queue); n > 0 {
+		return fmt.Errorf("journal: close: %d records not stored, last failure: %w", n, w.failing)
+	}
+	return nil
+}
+
+// run publishes the queue's head until it is stored, then the next.
+func (w *Writer) run(ctx context.Context) {
+	defer close(w.done)
+	defer w.abandon()
+	chain := NewChain(w.cfg.Peer)
+	for {
+		e, closing := w.head()
+		if e == nil {
+			if closing {
+				return
+			}
+			select {
+			case <-w.wake:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		b, next, err := chain.Next(e.rec)
+		if err == nil {
+			err = w.store(ctx, e.rec, next, b)
+		}
+		if ctx.Err() != nil && err != nil {
+			return
+		}
+		if err == nil {
+			chain = next
+		}
+		w.finish(e, err)
+	}
+}
+
+// abandon tells those who still wait that their records are lost; the records stay in the queue for Close to count.
+func (w *Writer) abandon() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closing = true
+	for _, e := range w.queue {
+		if e.wait != nil {
+			e.wait <- ErrClosed
+		}
+	}
+}
+
+// head gives the first entry that somebody still wants, and drops those that nobody does.
+func (w *Writer) head() (e *entry, closing bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.queue) > 0 && w.queue[0].gone {
+		w.queue = w.queue[1:]
+		w.stats.Refused++
+	}
+	if len(w.queue) == 0 {
+		return nil, w.closing
+	}
+	return w.queue[0], w.closing
+}
+
+// finish reports the outcome of the queue's head and takes it off.
+func (w *Writer) finish(e *entry, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = w.queue[1:]
+	if e.wait != nil {
+		e.wait <- err
+	} else {
+		w.puts--
+	}
+	if err != nil {
+		w.stats.Refused++
+	} else {
+		w.stats.Stored++
+	}
+}
+
+// store publishes the same bytes until the bus has them. Only a record that the bus can never take, or the end of ctx, ends
+// it with an error.
+func (w *Writer) store(ctx context.Context, r Record, at Chain, b []byte) error {
+	m := bus.Enqueue{Subject: w.cfg.Names.Journal(string(r.Facts.kind()), at.Service), Data: b, Expect: w.cfg.Stream,
+		ID: fmt.Sprintf("%s.%d.%d", at.Service, at.Epoch, at.Counter)}
+	if w.cfg.Signer != nil {
+		m.Header = map[string][]string{SignatureHeader: {hex.EncodeToString(Sign(w.cfg.Signer, b))}}
+	}
+	pause := w.cfg.Wait
+	for {
+		try, cancel := context.WithTimeout(ctx, w.cfg.Try)
+		_, err := w.cfg.Bus.Enqueue(try, m)
+		cancel()
+		if err == nil || errors.Is(err, bus.ErrDuplicate) {
+			w.changed(nil)
+			return nil
+		}
+		w.changed(err)
+		if errors.Is(err, bus.ErrTooLarge) {
+			return fmt.Errorf("journal: %s of %s: %d bytes: %w", r.Facts.kind(), r.Key, len(b), err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		pause = min(2*pause, 16*w.cfg.Wait)
+	}
+}
+
+// changed keeps the last outcome and notifies on a change.
+func (w *Writer) changed(err error) {
+	w.mu.Lock()
+	before := w.failing
+	w.failing = err
+	if err != nil {
+		w.stats.Retries++
+	}
+	w.mu.Unlock()
+	if w.cfg.Notify != nil && (before == nil) != (err == nil) {
+		w.cfg.Notify(err)
+	}
+}
