@@ -60,7 +60,7 @@ type Outbound struct {
 	heard      Tick // decode's last heartbeat of the reservation's epoch, or the job's arrival
 	alive      Tick // when decode last had a reason to restart its lease: claim, stored frame, progress
 
-	rows   int // computed. Invariant: C <= rows <= N.
+	rows   int // computed. from row 0. Invariant: 0 <= rows <= N.
 	next   int // frames [0, next) were handed out at least once. Invariant: next <= cut.Ready(rows).
 	frames []outboundFrame
 	stored int // how many frames are stored
@@ -114,7 +114,7 @@ func NewOutbound(c OutboundConfig) (*Outbound, error) {
 		return nil, Errorf(HandoffTime, "outbound: lease %d us", r.Lease)
 	}
 	return &Outbound{res: r, hash: c.Hash, claim: c.Claim, claimKey: c.ClaimKey, cut: c.Cut, now: c.Now,
-		heard: c.Now, alive: c.Now, rows: r.C, frames: make([]outboundFrame, c.Cut.Frames())}, nil
+		heard: c.Now, alive: c.Now, frames: make([]outboundFrame, c.Cut.Frames())}, nil
 }
 
 // Key names the attempt.

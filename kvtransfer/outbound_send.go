@@ -111,10 +111,15 @@ func (o *Outbound) Tags() [][16]byte {
 	return tags
 }
 
+// ManifestDue says that Manifest would give one now.
+func (o *Outbound) ManifestDue() bool {
+	return (o.state == OutboundSending || o.state == OutboundManifested) && o.Sent() && !o.out && o.now >= o.retryAt
+}
+
 // Manifest hands out the statement of what was sent, once for every time that it must be stored; digest is the digest of Tags.
 // It comes only when every frame is stored, and again after ManifestFull and its wait.
 func (o *Outbound) Manifest(digest [32]byte) (Manifest, bool) {
-	if (o.state != OutboundSending && o.state != OutboundManifested) || !o.Sent() || o.out || o.now < o.retryAt {
+	if !o.ManifestDue() {
 		return Manifest{}, false
 	}
 	o.state, o.out = OutboundManifested, true

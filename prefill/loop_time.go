@@ -1,0 +1,87 @@
+package prefill
+
+import (
+	"quire/kvtransfer"
+	"quire/kvtransfer/page"
+)
+
+// Time, heartbeats, and what others may know of the loop.
+
+// tick moves time on: claims are repeated, and what ran out ends.
+func (l *Loop) tick(now kvtransfer.Tick) {
+	l.now = max(l.now, now)
+	for _, a := range l.attempts {
+		if a.out.Tick(l.now) {
+			l.emit(SendClaim{To: a.out.Reservation().Decode, Msg: a.out.Claim()})
+		}
+	}
+	l.decodes = keep(l.decodes, func(d decode) bool { return l.now-d.heard < forgetDecode })
+}
+
+// heartbeat notes that one life of a decode is there. Older lives are ignored.
+func (l *Loop) heartbeat(p kvtransfer.Peer) {
+	if p.Role != kvtransfer.RoleDecode {
+		l.stats.Ignored++
+		return
+	}
+	for _, a := range l.attempts {
+		a.out.Heard(p)
+	}
+	for i := range l.decodes {
+		if d := &l.decodes[i]; d.id == p.ID {
+			if p.Epoch >= d.epoch {
+				d.epoch, d.heard = p.Epoch, l.now
+			}
+			return
+		}
+	}
+	if len(l.decodes) < maxDecodes {
+		l.decodes = append(l.decodes, decode{id: p.ID, epoch: p.Epoch, heard: l.now})
+	}
+}
+
+// dead says that a reservation's decode is no decode, or has started again since: nobody would hear an answer.
+func (l *Loop) dead(p kvtransfer.Peer) bool {
+	if p.Role != kvtransfer.RoleDecode || p.Epoch == 0 {
+		return true
+	}
+	for _, d := range l.decodes {
+		if d.id == p.ID {
+			return d.epoch > p.Epoch
+		}
+	}
+	return false
+}
+
+// Figures are what a heartbeat says about the worker.
+type Figures struct {
+	MaxModelLen      int // tokens
+	Pages            page.Counts
+	Slots, SlotsFree int
+	Running          int
+	Draining         bool
+}
+
+// Figures says what the worker can take. A worker on which a job waits for pages has no free slot.
+func (l *Loop) Figures() Figures {
+	limit, _ := l.limit()
+	f := Figures{MaxModelLen: limit, Pages: l.ledger.Counts(), Slots: l.cfg.Slots, Running: len(l.attempts), Draining: l.draining}
+	if !l.draining && !l.waiting() {
+		f.SlotsFree = max(0, l.cfg.Slots-len(l.attempts))
+	}
+	return f
+}
+
+// Stats gives the counters.
+func (l *Loop) Stats() Stats { return l.stats }
+
+// Verify checks the loop's invariants: for tests and the simulator.
+func (l *Loop) Verify() error {
+	if len(l.attempts) > l.cfg.Slots {
+		return kvtransfer.Errorf(kvtransfer.Invariant, "prefill: attempts %d, slots %d", len(l.attempts), l.cfg.Slots)
+	}
+	if len(l.flight) > l.cfg.InFlight {
+		return kvtransfer.Errorf(kvtransfer.Invariant, "prefill: frames in flight %d, bound %d", len(l.flight), l.cfg.InFlight)
+	}
+	return l.ledger.Verify()
+}
