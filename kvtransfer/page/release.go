@@ -13,6 +13,7 @@ func (l *Ledger) Quarantine(o Owner) error {
 		return fmt.Errorf("page: quarantine: %w: owner %s is %s", ErrState, o, a.status())
 	}
 	l.move(a, Quarantined)
+	a.rows, a.settled = 0, 0
 	for _, s := range a.slots {
 		l.pages[s.Page].tainted = true
 	}

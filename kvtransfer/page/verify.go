@@ -120,7 +120,7 @@ func (l *Ledger) verifyLists() error {
 
 // verifyOwners checks that each page that is not Free is in the slots of its owner, once, in that owner's state.
 func (l *Ledger) verifyOwners() error {
-	held := map[ID]Owner{}
+	held := map[ID]bool{}
 	for _, o := range l.sorted() {
 		a := l.owners[o]
 		if a.rows < 0 || a.rows > a.reserved || a.readers < 0 || len(a.slots) != l.PagesFor(a.reserved) {
@@ -139,10 +139,10 @@ func (l *Ledger) verifyOwners() error {
 				return fmt.Errorf("page: verify: owner %s is %s: page %d generation %d is %s, generation %d, of %s",
 					o, a.state, s.Page, s.Gen, p.state, p.gen, p.owner)
 			}
-			if other, twice := held[s.Page]; twice {
-				return fmt.Errorf("page: verify: page %d belongs to %s and to %s", s.Page, other, o)
+			if held[s.Page] {
+				return fmt.Errorf("page: verify: owner %s has page %d twice", o, s.Page)
 			}
-			held[s.Page] = o
+			held[s.Page] = true
 		}
 	}
 	if len(held) != len(l.pages)-l.counts.Free {
