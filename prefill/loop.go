@@ -6,8 +6,8 @@ import (
 	"quire/model"
 )
 
-// Config is what a loop is made with. It never changes.
-type Config struct {
+// LoopConfig is what a loop is made with. It never changes.
+type LoopConfig struct {
 	Peer         kvtransfer.Peer // this life of this worker
 	Info         model.Info      // of the engine
 	Pool         uint64          // number of the engine's pool, not 0
@@ -37,7 +37,7 @@ const (
 // Invariants: at most Slots attempts; at most one step is out; a frame leaves only when its Outbound hands it out; pages are
 // released when no frame needs them any more and go back to Free only after Zeroed.
 type Loop struct {
-	cfg      Config
+	cfg      LoopConfig
 	now      kvtransfer.Tick
 	ledger   *page.Ledger
 	attempts []*attempt // in order of arrival
@@ -106,7 +106,7 @@ type Stats struct {
 }
 
 // New makes a loop with all pages free. The first event should be a Tick.
-func New(cfg Config) *Loop {
+func New(cfg LoopConfig) *Loop {
 	if cfg.InFlight < 1 {
 		cfg.InFlight = DefaultInFlight
 	}

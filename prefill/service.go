@@ -1,0 +1,264 @@
+package prefill
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"quire/bus"
+	"quire/kvtransfer"
+	"quire/kvtransfer/seal"
+	"quire/kvtransfer/wire"
+	"quire/model"
+)
+
+// Keys is what the service needs of the keys directory.
+type Keys interface {
+	seal.Verifier
+	Signer(role kvtransfer.Role) (seal.Signer, error)
+	PromptKey() [32]byte
+}
+
+// Config is what a prefill worker runs with.
+type Config struct {
+	ID           string // slug, unique among prefill workers
+	Model        string // full name
+	ModelSlug    string // as in job subjects
+	PoolNumber   uint64 // of the engine's page pool, not 0
+	Slots        int    // hand-offs at once; 0 = DefaultSlots
+	Chunk        int    // tokens of a step at most; 0 = DefaultChunk
+	MaxModelLen  int    // tokens of a prompt at most; 0 = what context and pool allow
+	MixedCompute bool
+	Bus          bus.Bus
+	Names        bus.Names
+	Keys         Keys
+	Engine       model.Engine
+	Log          *slog.Logger
+}
+
+// Times and bounds of the service.
+const (
+	DefaultSlots = 4
+	tickEvery    = 20 * time.Millisecond
+	beatEvery    = 250 * time.Millisecond
+	storeTimeout = 4 * time.Second // of one publish; then the same bytes are sent again
+	jobAckWait   = 30 * time.Second
+	jobPending   = 1024 // jobs not yet acknowledged, of all workers that share the consumer
+	senders      = 4    // goroutines that read, seal and store frames
+	queuedEvents = 256
+)
+
+// Snapshot is what the service tells about itself.
+type Snapshot struct {
+	Peer    kvtransfer.Peer
+	Figures Figures
+	Stats   Stats
+}
+
+// Service is a running prefill worker: goroutines turn the bus and the engine into events of one loop, and perform its effects.
+type Service struct {
+	cfg     Config
+	peer    kvtransfer.Peer
+	signer  seal.Signer
+	loop    *Loop // run's alone
+	start   time.Time
+	events  chan input
+	want    chan struct{}
+	jobs    map[uint64]bus.Delivery // run's alone: pulled and not yet acknowledged
+	nextJob uint64
+
+	control, frames, steps, zeros queue[func()]
+
+	cancel  context.CancelCauseFunc
+	ctx     context.Context
+	wg      sync.WaitGroup
+	subs    []bus.Sub // the first reads jobs
+	unwatch func()
+	drained chan struct{}
+	snap    atomic.Pointer[Snapshot]
+}
+
+// input is an event and, for a job, its delivery.
+type input struct {
+	ev       Event
+	delivery *bus.Delivery
+}
+
+// Start takes an epoch, joins the bus and works until Close, or until the worker must stop (see Done). It waits for the bus
+// and its streams as long as ctx allows.
+func Start(ctx context.Context, cfg Config) (*Service, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Slots == 0 {
+		cfg.Slots = DefaultSlots
+	}
+	signer, err := cfg.Keys.Signer(kvtransfer.RolePrefill)
+	if err != nil {
+		return nil, fmt.Errorf("prefill: key: %w", err)
+	}
+	s := &Service{cfg: cfg, signer: signer, start: time.Now(), events: make(chan input, queuedEvents),
+		want: make(chan struct{}, cfg.Slots), jobs: map[uint64]bus.Delivery{}, drained: make(chan struct{})}
+	for _, q := range []*queue[func()]{&s.control, &s.frames, &s.steps, &s.zeros} {
+		q.init()
+	}
+	s.peer = kvtransfer.Peer{Role: kvtransfer.RolePrefill, ID: cfg.ID}
+	err = s.retry(ctx, "epoch", func() (err error) {
+		s.peer.Epoch, err = cfg.Bus.Streams().NextEpoch(ctx, string(kvtransfer.RolePrefill), cfg.ID)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.loop = New(LoopConfig{Peer: s.peer, Info: cfg.Engine.Info(), Pool: cfg.PoolNumber, Slots: cfg.Slots, Chunk: cfg.Chunk,
+		MaxPayload: cfg.Bus.Limits().MaxPayload, MaxModelLen: cfg.MaxModelLen, MixedCompute: cfg.MixedCompute,
+		PromptKey: cfg.Keys.PromptKey(), Entropy: entropy})
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.snapshot()
+	s.wg.Go(s.run)
+	s.work()
+	if err := s.join(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// run is the loop's goroutine: one event at a time, each behind a Tick, and the effects in order.
+func (s *Service) run() {
+	tick, beat := time.NewTicker(tickEvery), time.NewTicker(beatEvery)
+	defer tick.Stop()
+	defer beat.Stop()
+	s.handle(Tick{Now: s.now()})
+	s.beat()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case in := <-s.events:
+			s.handle(Tick{Now: s.now()})
+			if j, ok := in.ev.(Job); ok {
+				s.nextJob++
+				j.Delivery = s.nextJob
+				s.jobs[j.Delivery] = *in.delivery
+				in.ev = j
+			}
+			s.handle(in.ev)
+		case <-tick.C:
+			s.handle(Tick{Now: s.now()})
+		case <-beat.C:
+			s.beat()
+		}
+	}
+}
+
+func (s *Service) handle(ev Event) {
+	for _, fx := range s.loop.Handle(ev) {
+		s.perform(fx)
+	}
+}
+
+// beat publishes the heartbeat and renews the snapshot.
+func (s *Service) beat() {
+	f := s.snapshot().Figures
+	prints := s.cfg.Engine.Info().Fingerprints
+	body, err := wire.Encode(&kvtransfer.Heartbeat{Peer: s.peer, Model: s.cfg.Model, ModelSlug: s.cfg.ModelSlug, Pool: prints.Pool(),
+		Fingerprints: prints, MaxModelLen: f.MaxModelLen, PageSize: s.cfg.Engine.Info().PageSize, Pages: f.Pages, Slots: f.Slots,
+		SlotsFree: f.SlotsFree, Running: f.Running, Draining: f.Draining})
+	if err != nil {
+		s.stop(fmt.Errorf("prefill: heartbeat: %w", err))
+		return
+	}
+	// A heartbeat that does not go out is silence, which is what it means.
+	_ = s.cfg.Bus.Publish(s.cfg.Names.Heartbeat(string(kvtransfer.RolePrefill), s.cfg.ID), nil, s.sign(kvtransfer.KindHeartbeat, body))
+}
+
+func (s *Service) snapshot() *Snapshot {
+	snap := &Snapshot{Peer: s.peer, Figures: s.loop.Figures(), Stats: s.loop.Stats()}
+	s.snap.Store(snap)
+	return snap
+}
+
+// Stats tells about the worker as of the last heartbeat.
+func (s *Service) Stats() Snapshot { return *s.snap.Load() }
+
+// Peer is this life of this worker.
+func (s *Service) Peer() kvtransfer.Peer { return s.peer }
+
+// Done is closed when the worker has stopped; Err says why. It stops by itself when an invariant broke, the device failed for
+// good, or a younger process has its name.
+func (s *Service) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Err is why the worker stopped, nil while it runs and after Close.
+func (s *Service) Err() error {
+	if err := context.Cause(s.ctx); err != nil && !errors.Is(err, errClosed) {
+		return err
+	}
+	return nil
+}
+
+// Drain takes no more jobs and waits until the running hand-offs have ended and every page is free.
+func (s *Service) Drain(ctx context.Context) error {
+	err := s.subs[0].Drain()
+	s.post(Drain{})
+	select {
+	case <-s.drained:
+		return err
+	case <-s.ctx.Done():
+		return s.Err()
+	case <-ctx.Done():
+		return fmt.Errorf("prefill: drain: %d hand-offs running: %w", s.Stats().Figures.Running, ctx.Err())
+	}
+}
+
+// Close stops at once. What was open is Lost to its decodes. A second call does nothing.
+func (s *Service) Close() error {
+	s.cancel(errClosed)
+	for _, q := range []*queue[func()]{&s.control, &s.frames, &s.steps, &s.zeros} {
+		q.close()
+	}
+	var errs []error
+	for _, sub := range s.subs {
+		errs = append(errs, sub.Drain())
+	}
+	if s.unwatch != nil {
+		s.unwatch()
+	}
+	s.wg.Wait()
+	return errors.Join(errs...)
+}
+
+var errClosed = errors.New("prefill: closed")
+
+// stop ends the worker for a reason.
+func (s *Service) stop(err error) {
+	s.cfg.Log.Error("prefill stops", "id", s.cfg.ID, "epoch", s.peer.Epoch, "error", err)
+	s.cancel(err)
+}
+
+func (s *Service) now() kvtransfer.Tick { return kvtransfer.Tick(time.Since(s.start).Microseconds()) }
+
+// post hands an event to the loop; after the end it is dropped.
+func (s *Service) post(ev Event) { s.postInput(input{ev: ev}) }
+
+func (s *Service) postInput(in input) {
+	select {
+	case s.events <- in:
+	case <-s.ctx.Done():
+	}
+}
+
+func (s *Service) sign(kind kvtransfer.Kind, body []byte) []byte {
+	return seal.Sign(s.signer, s.peer, kind, body)
+}
+
+func entropy(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b)
+	return b
+}
