@@ -1,0 +1,106 @@
+package model
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"quire/model/gguf"
+	"quire/model/tensor"
+)
+
+// ggufConfig reads the shape from a GGUF file's metadata.
+func ggufConfig(f *gguf.File) (Config, error) {
+	arch := f.String("general.architecture", "")
+	if arch != "llama" {
+		return Config{}, fmt.Errorf("architecture %q does not load; what loads is %s", arch, Supported)
+	}
+	if n := f.Int("llama.expert_count", 0); n > 0 {
+		return Config{}, fmt.Errorf("%d experts: mixtures of experts do not load; what loads is %s", n, Supported)
+	}
+	key := func(k string) int { return f.Int("llama."+k, 0) }
+	c := Config{
+		Architecture: arch,
+		Layers:       key("block_count"), Dim: key("embedding_length"), FFN: key("feed_forward_length"),
+		Heads: key("attention.head_count"), KVHeads: f.Int("llama.attention.head_count_kv", key("attention.head_count")),
+		Context: key("context_length"), Vocab: key("vocab_size"),
+		Eps: float32(f.Float("llama.attention.layer_norm_rms_epsilon", 0)),
+	}
+	if c.Vocab == 0 {
+		c.Vocab = len(f.Strings("tokenizer.ggml.tokens"))
+	}
+	if c.Heads > 0 {
+		c.HeadDim = f.Int("llama.attention.key_length", c.Dim/c.Heads)
+	}
+	if v := f.Int("llama.attention.value_length", c.HeadDim); v != c.HeadDim {
+		return Config{}, fmt.Errorf("keys of %d and values of %d numbers: heads of two sizes do not load", c.HeadDim, v)
+	}
+	_, untied := f.Tensors["output.weight"]
+	c.Tied = !untied
+	var err error
+	if c.Rope, err = ggufRope(f, c.HeadDim); err != nil {
+		return Config{}, err
+	}
+	c.limitToWindow(key("attention.sliding_window"))
+	return c, c.Validate()
+}
+
+// limitToWindow keeps sequences within a sliding window, where it changes nothing: windows are not computed.
+func (c *Config) limitToWindow(window int) {
+	if window > 0 && window < c.Context {
+		c.Context = window
+	}
+}
+
+func ggufRope(f *gguf.File, headDim int) (Rope, error) {
+	const p = "llama.rope."
+	r := Rope{Base: f.Float(p+"freq_base", 10000), Dims: f.Int(p+"dimension_count", headDim), Interleaved: true}
+	s := RopeScaling{
+		Kind: f.String(p+"scaling.type", ""), Factor: f.Float(p+"scaling.factor", 0),
+		OriginalContext: f.Int(p+"scaling.original_context_length", f.Int("llama.context_length", 0)),
+		AttentionFactor: f.Float(p+"scaling.attn_factor", 0),
+		BetaFast:        f.Float(p+"scaling.yarn_beta_fast", 0), BetaSlow: f.Float(p+"scaling.yarn_beta_slow", 0),
+	}
+	if old := f.Float(p+"scale_linear", 0); s.Kind == "" && old > 1 {
+		s.Kind, s.Factor = "linear", old
+	}
+	switch s.Kind {
+	case "none":
+		s = RopeScaling{}
+	case "yarn":
+		// GGUF's attn_factor multiplies what follows from the factor.
+		if s.AttentionFactor > 0 && s.Factor > 1 {
+			s.AttentionFactor *= 0.1*math.Log(s.Factor) + 1
+		}
+	case "longrope":
+		var err error
+		if s.ShortFactors, err = ggufFactors(f, "rope_factors_short.weight"); err != nil {
+			return r, err
+		}
+		if s.LongFactors, err = ggufFactors(f, "rope_factors_long.weight"); err != nil {
+			return r, err
+		}
+		delete(f.Tensors, "rope_factors_short.weight")
+		delete(f.Tensors, "rope_factors_long.weight")
+	}
+	r.Scaling = s
+	var err error
+	r.Factors, err = ggufFactors(f, "rope_freqs.weight")
+	return r, err
+}
+
+// ggufFactors reads a small F32 vector; nil when it is not there.
+func ggufFactors(f *gguf.File, name string) ([]float64, error) {
+	t, ok := f.Tensors[name]
+	if !ok {
+		return nil, nil
+	}
+	if t.Type != tensor.F32 || len(t.Shape) != 1 {
+		return nil, fmt.Errorf("tensor %s: %s %v, a vector of F32 is needed", name, t.Type, t.Shape)
+	}
+	out := make([]float64, t.Shape[0])
+	for i := range out {
+		out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:])))
+	}
+	return out, nil
+}

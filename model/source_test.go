@@ -1,0 +1,125 @@
+package model_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	_ "quire/embedded"
+	"quire/model"
+)
+
+// shared gives a path under the shared folder beside the repository, or skips.
+func shared(t testing.TB, parts ...string) string {
+	t.Helper()
+	dir := os.Getenv("QUIRE_SHARED")
+	if dir == "" {
+		wd, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			if _, err := os.Stat(filepath.Join(wd, "go.mod")); err == nil {
+				break
+			}
+			if filepath.Dir(wd) == wd {
+				t.Fatal("no go.mod above the package")
+			}
+			wd = filepath.Dir(wd)
+		}
+		dir = filepath.Join(wd, "..", "shared")
+	}
+	path := filepath.Join(append([]string{dir}, parts...)...)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("skipped: %s is not there (QUIRE_SHARED names the folder)", filepath.Join(parts...))
+	}
+	return path
+}
+
+func readJSON(t testing.TB, path string, v any) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, path string) *model.Source {
+	t.Helper()
+	s, err := model.Open(path, model.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestEmbeddedTokenizerGolden(t *testing.T) {
+	tok := open(t, "").Tokenizer
+	var g struct {
+		Cases []struct {
+			Text  string  `json:"text"`
+			IDs   []int32 `json:"ids"`
+			Marks []int32 `json:"ids_with_marks"`
+		}
+	}
+	readJSON(t, "../embedded/golden/tokenizer.json", &g)
+	for _, c := range g.Cases {
+		if got := tok.Encode(c.Text, model.EncodeOptions{}); !slices.Equal(got, c.IDs) {
+			t.Errorf("%q: %v, want %v", c.Text, got, c.IDs)
+		}
+		got := tok.Encode(c.Text, model.EncodeOptions{ParseMarks: true})
+		if !slices.Equal(got, c.Marks) {
+			t.Errorf("%q with marks: %v, want %v", c.Text, got, c.Marks)
+		}
+		for _, ids := range [][]int32{c.IDs, c.Marks} {
+			if back := tok.Decode(ids); back != c.Text {
+				t.Errorf("%v decodes to %q, want %q", ids, back, c.Text)
+			}
+		}
+	}
+}
+
+func TestSmolLM2TokenizerGolden(t *testing.T) {
+	var g struct {
+		Vectors []struct {
+			Text string
+			IDs  []int32
+		}
+	}
+	readJSON(t, shared(t, "models", "golden", "smollm2_tokenizer.json"), &g)
+	s := open(t, shared(t, "models", "smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"))
+	for _, c := range g.Vectors {
+		if got := s.Tokenizer.Encode(c.Text, model.EncodeOptions{}); !slices.Equal(got, c.IDs) {
+			t.Errorf("%q: %v, want %v", c.Text, got, c.IDs)
+		}
+	}
+	t.Logf("%d vectors", len(g.Vectors))
+}
+
+func TestOpensEveryKind(t *testing.T) {
+	for _, p := range []string{"stories260K/stories260K-f32.gguf", "stories3M/stories3M-F16.gguf", "stories3M/stories3M-Q8_0.gguf",
+		"stories3M/stories3M-Q4_0.gguf", "stories3M/stories3M-Q4_1.gguf", "tinystories-656k", "tinystories-656k/tinystories-656k-f32.gguf"} {
+		t.Run(p, func(t *testing.T) {
+			path := shared(t, "models", filepath.FromSlash(p))
+			s := open(t, path)
+			r, err := model.OpenTokenizer(path, model.OpenOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Fingerprint != s.Fingerprint || r.Tensors != nil {
+				t.Errorf("OpenTokenizer: fingerprint %x, want %x; %d tensors", r.Fingerprint, s.Fingerprint, len(r.Tensors))
+			}
+			ids := s.Tokenizer.Encode("Once upon a time", model.EncodeOptions{AddSpecial: true})
+			t.Log(s.Config, ids, s.Tokenizer.Decode(ids))
+			if s.Tokenizer.Decode(ids[1:]) != "Once upon a time" {
+				t.Errorf("%v decodes to %q", ids, s.Tokenizer.Decode(ids))
+			}
+		})
+	}
+}
