@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Something that the built-in model can answer from its context.
+const (
+	askSystem = "Tom hid the red key under the bridge."
+	askUser   = "Where is the red key?"
+)
+
+// Banner prints what runs, what the limits are and what to paste next.
+func (c *Cluster) Banner(w io.Writer, colour bool) {
+	i := c.info
+	bold, plain := "", ""
+	if colour {
+		bold, plain = "\x1b[1m", "\x1b[0m"
+	}
+	var b strings.Builder
+	what := "built in"
+	if !i.Model.BuiltIn {
+		what = "from " + c.o.Model.Path
+	}
+	fmt.Fprintf(&b, "%squire %s%s   %s (%s, %.1f MB)   context %s   %s\n", bold, c.o.Version, plain, i.Model.Name, what,
+		float64(i.Model.Bytes)/1e6, thousands(i.Model.Context), i.Device)
+	where := "embedded, JetStream in " + c.o.Data
+	if i.External {
+		where = "external"
+	}
+	line := func(name, value, note string) { fmt.Fprintf(&b, "  %-8s %-34s %s\n", name, value, note) }
+	line("bus", i.NATS, "NATS "+i.Server+", "+where)
+	for _, x := range i.Workers {
+		line(x.Role, x.ID, fmt.Sprintf("pool %s tokens (%s pages of %d)", thousands(x.Tokens()), thousands(x.Pages), x.PageSize))
+	}
+	line("limit", thousands(i.Limit)+" tokens a request", "set by: "+i.LimitedBy)
+	tenants := "no API key asked for: everybody is tenant default"
+	if n := len(c.o.Door.Keys); n > 0 {
+		tenants = fmt.Sprintf("%d API keys", n)
+	}
+	line("door", "http://"+i.HTTP, tenants)
+	fmt.Fprintf(&b, "%sready in %.1f s%s\n\n", bold, c.took.Seconds(), plain)
+	b.WriteString(c.hints())
+	io.WriteString(w, b.String()) //nolint:errcheck // a terminal that went away is no reason to stop serving
+}
+
+// hints are lines to paste: each asks something that can be answered.
+func (c *Cluster) hints() string {
+	i := c.info
+	body := fmt.Sprintf(`{"messages":[{"role":"system","content":%q},{"role":"user","content":%q}],"temperature":0}`, askSystem, askUser)
+	auth, key := "", ""
+	if len(c.o.Door.Keys) > 0 {
+		auth, key = `-H "Authorization: Bearer $KEY" `, ` --key "$KEY"`
+	}
+	http, nats := "", ""
+	if i.HTTP != "127.0.0.1:8080" {
+		http = " --http " + i.HTTP
+	}
+	if !i.External && i.NATS != "nats://127.0.0.1:4222" {
+		nats = "-s " + i.NATS + " "
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "  curl -s http://%s/v1/chat/completions %s-d '%s'\n", i.HTTP, auth, body)
+	fmt.Fprintf(&b, "  quire chat%s%s -s %q -m %q\n", http, key, askSystem, askUser)
+	prefix := c.o.Bus.Prefix
+	fmt.Fprintf(&b, "  nats %sreq %s.v1.default.chat --wait-for-empty --reply-timeout 60s --timeout 5m '%s'   (needs the nats CLI)\n", nats, prefix, strings.Replace(body, `"temperature":0`, `"temperature":0,"stream":true`, 1))
+	return b.String()
+}
+
+// thousands writes 16384 as 16,384.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

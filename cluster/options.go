@@ -1,0 +1,142 @@
+// Package cluster wires roles into one process: all of them for `quire up`, one for `quire bus`, `router`, `prefill` and
+// `decode`. It decides nothing about requests: it opens what the roles need, in order, checks what must hold before anything
+// is served, and takes everything down again.
+package cluster
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options of a cluster or of a single role. cmd/quire fills them from flags; the zero value of a number means its default.
+type Options struct {
+	Version string
+	ID      string // of a single role: slug [a-z0-9-]{1,32}
+	Data    string // directory of JetStream's files and, unless Keys says otherwise, of the keys
+	Keys    string
+	Bus     BusOptions
+	Model   ModelOptions
+	Pool    PoolOptions
+	Door    DoorOptions
+	Prefill int // workers of `up`
+	Decode  int
+	Log     *slog.Logger
+	// Progress is told how many of total bytes of the model have been read; nil = silent.
+	Progress func(done, total int64)
+}
+
+// BusOptions say where the bus is.
+type BusOptions struct {
+	Listen  string   // HOST:PORT of the embedded server; port 0 = a free one
+	URLs    []string // servers to use instead of an embedded one
+	Context string   // name of a NATS context
+	Creds   string   // file
+	NKey    string   // file with a user's seed
+	CA      string   // file, PEM
+	Cert    string
+	CertKey string
+	Prefix  string // of subjects; default quire
+}
+
+// External says that the bus is somebody else's server.
+func (b BusOptions) External() bool { return len(b.URLs) > 0 || b.Context != "" }
+
+// Credentials says that a client has something to show to the server.
+func (b BusOptions) Credentials() bool {
+	return b.Creds != "" || b.NKey != "" || b.Cert != "" || b.Context != "" ||
+		slices.ContainsFunc(b.URLs, func(u string) bool { return strings.Contains(u, "@") })
+}
+
+// ModelOptions say what is served.
+type ModelOptions struct {
+	Path   string // GGUF file or Hugging Face directory; "" = the embedded model
+	Name   string // as clients name it; "" = what the file says
+	MaxLen int    // tokens a request may take; 0 = the largest that fits
+	KVType string // f16 (default) or f32
+}
+
+// PoolOptions size a worker.
+type PoolOptions struct {
+	PageSize int // token slots of a page; default 16
+	Pages    int // of each pool; 0 = chosen by the model's context and the machine's memory
+	Threads  int // of the device; 0 = one for each CPU
+	Running  int // requests that a worker works on at once; 0 = the service's default
+	Chunk    int // rows of one prefill step; 0 = the service's default
+	Lease    time.Duration
+}
+
+// DoorOptions are about clients.
+type DoorOptions struct {
+	HTTP             string            // HOST:PORT; port 0 = a free one
+	Keys             map[string]string // API key -> tenant; empty = no key is asked for and everybody is tenant default
+	DefaultMaxTokens int
+	Queue            int           // requests that may wait in all
+	TenantQueue      int           // requests of one tenant that may wait
+	Deadline         time.Duration // of a request that names none
+	MixedCompute     bool
+	LocalPrefill     int  // prompts up to this length are prefilled by decode itself; 0 = none
+	Insecure         bool // allow other machines in without keys or credentials
+}
+
+// keysDir is where the keys are.
+func (o Options) keysDir() string {
+	if o.Keys != "" {
+		return o.Keys
+	}
+	return filepath.Join(o.Data, "keys")
+}
+
+// checkExposure refuses doors that anybody on the network could use, unless the operator said so.
+func (o Options) checkExposure(http, nats bool) error {
+	if o.Door.Insecure {
+		return nil
+	}
+	if http && !loopback(o.Door.HTTP) && len(o.Door.Keys) == 0 {
+		return fmt.Errorf("cluster: --http %s is open to other machines and no API key is asked for: give --api-key KEY=TENANT, "+
+			"listen on 127.0.0.1, or say --insecure", o.Door.HTTP)
+	}
+	if nats && !o.Bus.External() && !loopback(o.Bus.Listen) {
+		return fmt.Errorf("cluster: --nats %s is open to other machines and the embedded server asks for no credentials: listen on "+
+			"127.0.0.1, use a NATS server of your own with --nats-url and --nats-creds, or say --insecure", o.Bus.Listen)
+	}
+	for _, u := range o.Bus.URLs {
+		if !loopback(hostOf(u)) && !o.Bus.Credentials() {
+			return fmt.Errorf("cluster: --nats-url %s is on another machine and there are no credentials for it: give --nats-creds, "+
+				"--nats-nkey, --nats-context or --nats-cert, or say --insecure", hostOf(u))
+		}
+	}
+	return nil
+}
+
+// hostOf gives HOST:PORT of a NATS URL.
+func hostOf(u string) string {
+	if _, rest, ok := strings.Cut(u, "://"); ok {
+		u = rest
+	}
+	if i := strings.LastIndex(u, "@"); i >= 0 {
+		u = u[i+1:]
+	}
+	u = strings.TrimSuffix(u, "/")
+	if _, _, err := net.SplitHostPort(u); err != nil {
+		return net.JoinHostPort(strings.Trim(u, "[]"), "4222")
+	}
+	return u
+}
+
+// loopback says whether only this machine reaches an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
