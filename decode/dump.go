@@ -46,32 +46,15 @@ func (l *Loop) Dump() string {
 }
 
 func (h *handoff) dump(b *strings.Builder) {
-	in := h.in
-	fmt.Fprintf(b, "%s %s tenant=%s N=%d max=%d", short(h.key()), in.State, in.Reservation.Tenant, in.Reservation.N, in.Reservation.MaxTokens)
-	if !in.State.Over() {
-		if in.State < kvtransfer.InJudging {
-			fmt.Fprintf(b, " lease=%d", in.Lease.End)
-		}
-		fmt.Fprintf(b, " deadline=%d", in.Lease.Deadline)
-	} else {
+	b.WriteString(h.in.Dump())
+	if h.in.State.Over() {
 		fmt.Fprintf(b, " keep=%d", h.keepUntil)
-	}
-	if in.Prefill.ID != "" {
-		fmt.Fprintf(b, " claim=%x by %s frames=%d", in.Claimed.Claim[:2], in.Prefill, len(in.Frames()))
-	}
-	if n := in.Copying(); n > 0 && !in.State.Over() {
-		fmt.Fprintf(b, " copying=%d", n)
-	}
-	if in.Stated != nil {
-		fmt.Fprintf(b, " manifest=%d/%d", in.Stated.Sent, in.Stated.Frames)
 	}
 	fmt.Fprintf(b, " rows=%d output=%d replies=%d", h.rows, h.output, len(h.replies))
 	if h.failures > 0 {
 		fmt.Fprintf(b, " failures=%d", h.failures)
 	}
-	if !in.Err.IsZero() {
-		fmt.Fprintf(b, " error=%s (%s)", in.Err.Code, in.Err.Detail)
-	} else if h.finish != "" {
+	if h.finish != "" {
 		fmt.Fprintf(b, " finish=%s", h.finish)
 	}
 	b.WriteString("\n")
