@@ -1,0 +1,241 @@
+package cpu
+
+import (
+	"math"
+	"unsafe"
+
+	"quire/device"
+)
+
+// portable is plain Go, with every product rounded before it is added, so that its bits are the same on every processor.
+var portable = &kernels{
+	name:      "portable",
+	floatRows: floatRowsGo,
+	int8Rows:  int8RowsGo,
+	dequant:   dequantGo,
+	quantise:  quantiseGo,
+	norm:      normGo,
+	swiGLU:    swiGLUGo,
+	softmax:   softmaxGo,
+	toHalf:    toHalfGo,
+	widen:     widenGo,
+}
+
+// at reads the i-th T at p.
+func at[T any](p unsafe.Pointer, i int) T {
+	var t T
+	return *(*T)(unsafe.Add(p, i*int(unsafe.Sizeof(t))))
+}
+
+func floatRowsGo(a floatArgs, rows int) {
+	for range rows {
+		var acc [panelRows]float32
+		w := a.w
+		for k := range a.depth {
+			x := at[float32](a.x, k)
+			for lane, v := range (*[panelRows]float32)(w) {
+				acc[lane] += float32(v * x)
+			}
+			w = unsafe.Add(w, a.wStride)
+		}
+		store(a.out, &acc, a.add)
+		a.x, a.out = unsafe.Add(a.x, a.xStride), unsafe.Add(a.out, a.outStride)
+	}
+}
+
+func store(out unsafe.Pointer, acc *[panelRows]float32, add bool) {
+	o := (*[panelRows]float32)(out)
+	if !add {
+		*o = *acc
+		return
+	}
+	for i := range o {
+		o[i] += acc[i]
+	}
+}
+
+func int8RowsGo(t device.Type, a int8Args, rows int) {
+	size := blockBytes(t)
+	for p := range a.panels {
+		for r := range rows {
+			var acc [panelRows]float32
+			for b := range a.blocks {
+				w := unsafe.Add(a.w, (p*a.blocks+b)*size)
+				x := unsafe.Add(a.x, r*a.xStride+b*actBlock)
+				switch t {
+				case device.Q8_0:
+					blockQ8(&acc, w, x)
+				case device.Q4_0:
+					blockQ4(&acc, w, x, 32)
+				case device.Q4_1:
+					blockQ4(&acc, w, x, 64)
+				}
+			}
+			store(unsafe.Add(a.out, r*a.outStride+p*panelRows*4), &acc, a.add)
+		}
+	}
+}
+
+// blockQ8 adds one block: scale(w) * scale(x) * sum of 32 integer products.
+func blockQ8(acc *[panelRows]float32, w, x unsafe.Pointer) {
+	scale := at[float32](x, 8)
+	for lane := range acc {
+		var sum int32
+		for c := range 32 {
+			sum += int32(at[int8](w, 32+(c/4*panelRows+lane)*4+c%4)) * int32(at[int8](x, c))
+		}
+		acc[lane] += float32(float32(sum) * float32(device.FromF16(at[uint16](w, lane))*scale))
+	}
+}
+
+// blockQ4 adds one block of nibbles; head 32 is Q4_0 (less 8), 64 is Q4_1 (plus minimum).
+func blockQ4(acc *[panelRows]float32, w, x unsafe.Pointer, head int) {
+	scale := at[float32](x, 8)
+	nibbles := unsafe.Slice((*byte)(unsafe.Add(w, head)), 256)
+	for lane := range acc {
+		var sum int32
+		if head == 32 {
+			sum = at[int32](x, 9)
+		}
+		for c := range 32 {
+			sum += int32(nibble(nibbles, lane, c)) * int32(at[int8](x, c))
+		}
+		acc[lane] += float32(float32(sum) * float32(device.FromF16(at[uint16](w, lane))*scale))
+		if head == 64 {
+			acc[lane] += float32(device.FromF16(at[uint16](w, 16+lane)) * at[float32](x, 10))
+		}
+	}
+}
+
+func dequantGo(t device.Type, dst []float32, src unsafe.Pointer) {
+	switch t {
+	case device.F16:
+		for i := range dst {
+			dst[i] = device.FromF16(at[uint16](src, i))
+		}
+	case device.BF16:
+		for i := range dst {
+			dst[i] = device.FromBF16(at[uint16](src, i))
+		}
+	default:
+		depth := len(dst) / panelRows
+		m := &matrix{typ: t, rows: panelRows, cols: depth}
+		row := make([]float32, depth)
+		for lane := range panelRows {
+			m.unpackBlocks(unsafe.Slice((*byte)(src), panelBytes(t, depth)), lane, row)
+			for k, v := range row {
+				dst[k*panelRows+lane] = v
+			}
+		}
+	}
+}
+
+func quantiseGo(dst, src unsafe.Pointer, blocks int) {
+	for b := range blocks {
+		x := (*[32]float32)(unsafe.Add(src, b*128))
+		d := unsafe.Add(dst, b*actBlock)
+		q := (*[32]int8)(d)
+		var top float32
+		for _, v := range x {
+			top = max(top, float32(math.Abs(float64(v))))
+		}
+		scale, inv := top/127, float32(0)
+		if top > 0 {
+			inv = 127 / top
+		}
+		var sum int32
+		for i, v := range x {
+			q[i] = int8(math.RoundToEven(float64(float32(v * inv))))
+			sum += int32(q[i])
+		}
+		*(*float32)(unsafe.Add(d, 32)) = scale
+		*(*int32)(unsafe.Add(d, 36)) = -8 * sum
+		*(*float32)(unsafe.Add(d, 40)) = float32(scale * float32(sum))
+	}
+}
+
+// fold sums 8 lanes.
+func fold(l *[8]float32) float32 {
+	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
+}
+
+func normGo(dst, x, w []float32, a normArgs) {
+	var lanes [8]float32
+	for i, v := range x {
+		lanes[i%8] += float32(v * v)
+	}
+	scale := rootScale(fold(&lanes), a)
+	for i, v := range x {
+		dst[i] = float32(v*scale) * w[i]
+	}
+}
+
+// rootScale is 1/sqrt(sum/n + eps).
+func rootScale(sum float32, a normArgs) float32 {
+	return float32(1 / math.Sqrt(float64(sum/float32(a.n)+a.eps)))
+}
+
+func swiGLUGo(dst, gate, up []float32) {
+	for i, g := range gate {
+		dst[i] = g / (1 + expGo(-g)) * up[i]
+	}
+}
+
+func softmaxGo(s *[tileRows]float32, n int, st *softState, out []float32) {
+	top := st.max
+	for _, v := range s[:n] {
+		top = max(top, v)
+	}
+	var lanes [8]float32
+	for i := range s {
+		if i >= n {
+			s[i] = 0
+			continue
+		}
+		s[i] = expGo(s[i] - top)
+		lanes[i%8] += s[i]
+	}
+	alpha := expGo(st.max - top)
+	st.max, st.sum = top, float32(st.sum*alpha)+fold(&lanes)
+	for i := range out {
+		out[i] *= alpha
+	}
+}
+
+// Range of expGo: below, the result is 0; above, it is that of the bound.
+const (
+	expLow  = -87.33654
+	expHigh = 88
+)
+
+// expGo is e to the x within 2 units in the last place: x = n*ln 2 + f, a polynomial in f, times 2 to the n. expGo(0) is 1.
+func expGo(x float32) float32 {
+	if x < expLow {
+		return 0
+	}
+	x = min(x, expHigh)
+	n := float32(math.RoundToEven(float64(float32(x * 1.44269504))))
+	f := x - float32(n*0.693359375)
+	f += float32(n * 2.12194440e-4)
+	p := float32(1.9875691500e-4)
+	for _, c := range [...]float32{1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1} {
+		p = float32(p*f) + c
+	}
+	y := float32(p*float32(f*f)) + f + 1
+	return y * math.Float32frombits(uint32(int32(n)+127)<<23)
+}
+
+func toHalfGo(dst []uint16, src []float32) {
+	for i, v := range src {
+		dst[i] = device.ToF16(v)
+	}
+}
+
+func widenGo(dst unsafe.Pointer, stride int, src unsafe.Pointer, vectors int) {
+	for v := range vectors {
+		d := (*[8]float32)(unsafe.Add(dst, v*stride))
+		for i := range d {
+			d[i] = device.FromF16(at[uint16](src, v*8+i))
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"quire/device"
+)
+
+func (p *plan) layRotate(o device.Rotate) error {
+	if p.pool == nil {
+		return fmt.Errorf("device/cpu: rotate: the batch has no pool")
+	}
+	s, rows := &p.pool.spec, len(p.batch.Tokens)
+	k, err1 := p.buffer(o.K, rows, s.KVHeads*s.HeadDim)
+	v, err2 := p.buffer(o.V, rows, s.KVHeads*s.HeadDim)
+	sin, err3 := p.buffer(o.Sin, 1, o.Dims/2)
+	cos, err4 := p.buffer(o.Cos, 1, o.Dims/2)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	var q *buffer
+	if o.Q != nil {
+		var err error
+		if q, err = p.buffer(o.Q, rows, 0); err != nil {
+			return err
+		}
+		if q.cols%s.HeadDim != 0 {
+			return fmt.Errorf("device/cpu: rotate: queries of %d numbers, heads of %d", q.cols, s.HeadDim)
+		}
+	}
+	if o.Layer < 0 || o.Layer >= s.Layers || o.Dims < 2 || o.Dims > s.HeadDim || o.Dims%2 != 0 {
+		return fmt.Errorf("device/cpu: rotate: layer %d of %d, %d numbers of %d", o.Layer, s.Layers, o.Dims, s.HeadDim)
+	}
+	for i := range p.batch.Seqs {
+		sq := &p.batch.Seqs[i]
+		if to := sq.From + sq.Rows; to > sin.rows || to > cos.rows {
+			return fmt.Errorf("device/cpu: rotate: position %d, tables of %d", to-1, min(sin.rows, cos.rows))
+		}
+		if need := (o.Layer + 1) * sq.Rows * s.RowBytes(); !sq.Grant.Valid() && len(sq.Scratch) < need {
+			return fmt.Errorf("device/cpu: rotate: scratch of %d bytes, layer %d needs %d", len(sq.Scratch), o.Layer, need)
+		}
+	}
+	t := p.byRows(rows, runRotate)
+	t.out, t.in, t.aux, t.sin, t.cos, t.layer, t.dims, t.flag = q, k, v, sin, cos, o.Layer, o.Dims, o.Interleaved
+	return nil
+}
+
+func runRotate(p *plan, t *task, w *worker, item int) {
+	s := &p.pool.spec
+	from, to := t.span(item)
+	n := s.RowBytes()
+	if len(w.stored) < n {
+		w.stored = alignedBytes(n)
+	}
+	for i := from; i < to; i++ {
+		sq := &p.batch.Seqs[p.seqOf[i]]
+		pos := sq.From + i - sq.Row
+		if t.out != nil {
+			t.turn(t.out.row(i), pos, s.HeadDim)
+		}
+		t.turn(t.in.row(i), pos, s.HeadDim)
+		if !sq.Grant.Valid() {
+			at := (t.layer*sq.Rows + i - sq.Row) * n
+			p.storeRow(sq.Scratch[at:at+n], t.in.row(i), t.aux.row(i))
+			continue
+		}
+		p.storeRow(w.stored[:n], t.in.row(i), t.aux.row(i))
+		p.pool.writeRow(sq.Grant.Slot(pos/s.PageSize).Page, t.layer, pos%s.PageSize, w.stored[:n])
+	}
+}
+
+// storeRow turns a row of keys and values into what is stored of it.
+func (p *plan) storeRow(dst []byte, k, v []float32) {
+	if p.pool.size == 2 {
+		p.dev.kern.toHalf(halves(dst, len(k)), k)
+		p.dev.kern.toHalf(halves(dst[len(k)*2:], len(v)), v)
+		return
+	}
+	copy(dst, unsafe.Slice((*byte)(unsafe.Pointer(&k[0])), len(k)*4))
+	copy(dst[len(k)*4:], unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), len(v)*4))
+}
+
+// turn rotates each head of a row by the angles of its position.
+func (t *task) turn(x []float32, pos, headDim int) {
+	sin, cos := t.sin.row(pos), t.cos.row(pos)
+	half := t.dims / 2
+	for ; len(x) > 0; x = x[headDim:] {
+		if t.flag {
+			for i, s := range sin {
+				a, b := x[2*i], x[2*i+1]
+				x[2*i], x[2*i+1] = float32(a*cos[i])-float32(b*s), float32(a*s)+float32(b*cos[i])
+			}
+			continue
+		}
+		lo, hi := x[:half], x[half:t.dims]
+		for i, s := range sin {
+			a, b := lo[i], hi[i]
+			lo[i], hi[i] = float32(a*cos[i])-float32(b*s), float32(a*s)+float32(b*cos[i])
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package model
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"quire/device"
+	"quire/kvtransfer/page"
+)
+
+// witnessChunk is how many rows of layer 0 are computed again at a time.
+const witnessChunk = 256
+
+// WitnessRows computes layer 0's keys and values of rows [from, from+len(tokens)) again and compares them with the pages.
+func (e *deviceEngine) WitnessRows(v page.View, tokens []int32, from int) (int, error) {
+	spec := e.pool.Spec()
+	if err := spec.CheckView(v, from+len(tokens)); err != nil {
+		return -1, bug(err)
+	}
+	if from < 0 || from+len(tokens) > e.info.Context {
+		return -1, bug(fmt.Errorf("model: witness: rows %d to %d, the context takes %d", from, from+len(tokens), e.info.Context))
+	}
+	for _, t := range tokens {
+		if t < 0 || int(t) >= e.info.Vocab {
+			return -1, bug(fmt.Errorf("model: witness: a token is beyond the vocabulary of %d", e.info.Vocab))
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var stored []byte
+	for at := 0; at < len(tokens); at += witnessChunk {
+		chunk := tokens[at:min(at+witnessChunk, len(tokens))]
+		if err := e.fwd.fit(len(chunk), 0); err != nil {
+			return -1, failed(err)
+		}
+		s := device.Seq{Rows: len(chunk), From: from + at, View: v, Scratch: make([]byte, len(chunk)*spec.RowBytes())}
+		b := &device.Batch{Pool: e.pool, Tokens: chunk, Seqs: []device.Seq{s}}
+		if err := e.w.dev.Run(&device.Step{Batch: b, Ops: e.fwd.firstKeys()}); err != nil {
+			return -1, failed(err)
+		}
+		var err error
+		stored, err = e.pool.Read(v, device.Range{LayerTo: 1, RowFrom: s.From, RowTo: s.From + s.Rows}, stored[:0])
+		if err != nil {
+			return -1, bug(err)
+		}
+		n := spec.RowBytes()
+		for i := range chunk {
+			if !e.same(s.Scratch[i*n:(i+1)*n], stored[i*n:(i+1)*n]) {
+				return s.From + i, nil
+			}
+		}
+	}
+	return -1, nil
+}
+
+// witness compares what a witness step computed with the received row and hidden vector; "" when all agree.
+func (e *deviceEngine) witness(w *Work, computed []byte, hidden []float32) (string, error) {
+	received, err := e.pool.Read(w.View, device.Range{LayerTo: e.info.Layers, RowFrom: w.From, RowTo: w.From + 1}, nil)
+	if err != nil {
+		return "", err
+	}
+	n := e.pool.Spec().RowBytes() / 2
+	for i := range 2 * e.info.Layers {
+		if !e.same(computed[i*n:(i+1)*n], received[i*n:(i+1)*n]) {
+			return fmt.Sprintf("layer %d %s", i/2, [...]string{"k", "v"}[i%2]), nil
+		}
+	}
+	for i, h := range hidden {
+		if !near(h, w.Want[i], e.bounds.Hidden) {
+			return "hidden", nil
+		}
+	}
+	return "", nil
+}
+
+// same compares stored keys or values: equal bits, or within the bounds.
+func (e *deviceEngine) same(a, b []byte) bool {
+	if e.bounds.KV == 0 || bytes.Equal(a, b) {
+		return bytes.Equal(a, b)
+	}
+	size := 2
+	if e.pool.Spec().Type == device.F32 {
+		size = 4
+	}
+	for i := 0; i < len(a); i += size {
+		if !near(stored(a[i:], size), stored(b[i:], size), e.bounds.KV) {
+			return false
+		}
+	}
+	return true
+}
+
+func stored(b []byte, size int) float32 {
+	if size == 2 {
+		return device.FromF16(binary.LittleEndian.Uint16(b))
+	}
+	return math.Float32frombits(binary.LittleEndian.Uint32(b))
+}
+
+// near says whether a is b, bit for bit, or within a bound that is not zero.
+func near(a, b, bound float32) bool {
+	if math.Float32bits(a) == math.Float32bits(b) {
+		return true
+	}
+	return bound > 0 && math.Abs(float64(a-b)) <= float64(bound)*(1+math.Abs(float64(b)))
+}
