@@ -165,18 +165,16 @@ func (l *Loop) Handle(ev Event) []Effect {
 	return fx
 }
 
-// pump starts whatever may start now. Its order: first what ends and frees, then what uses the freed.
+// pump starts whatever may start now. Its order: first what ends and frees, then what uses it.
 func (l *Loop) pump() {
 	for _, a := range l.attempts {
+		l.takePages(a)
 		l.settleEnd(a)
 	}
 	if ids := l.ledger.TakeZeroing(); len(ids) > 0 {
 		l.emit(Zero{Pages: ids})
 	}
 	l.attempts = keep(l.attempts, func(a *attempt) bool { return !a.told || a.inStep || a.seals > 0 })
-	for _, a := range l.attempts {
-		l.takePages(a)
-	}
 	l.startStep()
 	l.sendFrames()
 	for _, a := range l.attempts {

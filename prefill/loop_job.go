@@ -28,6 +28,7 @@ func (l *Loop) job(ev Job) {
 		l.emit(SendClaim{To: r.Decode, Msg: kvtransfer.Claim{Key: r.Key, Claim: id, ClaimKey: seal.PublicKey(priv), Reservation: ev.Hash}})
 		l.emit(SendAbort{To: r.Decode, Msg: kvtransfer.Abort{Key: r.Key, Claim: id, Error: why}})
 		l.emit(AckJob{Delivery: ev.Delivery})
+		l.emit(Ended{Key: r.Key, State: kvtransfer.OutboundAborted, Error: why})
 		return
 	}
 	l.attempts = append(l.attempts, a)
@@ -149,7 +150,6 @@ func (l *Loop) takePages(a *attempt) {
 			c := l.ledger.Counts()
 			l.abort(a, kvtransfer.Errorf(kvtransfer.PoolExhausted, "prefill: rows %d take %d pages, free %d of %d for %d ms",
 				n, l.ledger.PagesFor(n), c.Free, c.Total, a.out.Waited()/kvtransfer.Millisecond))
-			l.settleEnd(a)
 		}
 	default:
 		l.check(err)
