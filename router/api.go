@@ -8,7 +8,7 @@ import (
 	"quire/router/openai"
 )
 
-// Backend is what a door stands on. A Service is one; tests put a fake there. Every error is a kvtransfer.Error.
+// Backend is what a door stands on. A Service is one; tests put a fake there. Every error is a kvtransfer.Error, or a Rejected around one.
 type Backend interface {
 	// Submit admits a request and queues it. An error is the request's end: nothing was taken. The end of ctx means that the
 	// client is gone, and cancels.
@@ -43,7 +43,7 @@ type Stream interface {
 	// ID names the request and the router that owns it: <router>-<epoch>-<32 hex digits>.
 	ID() string
 	// Next waits for what comes next. The first Event has Started: the gate and the witness let the request run, and a status may
-	// be sent. An error is a kvtransfer.Error and the end; so is an Event with End. After the end Next gives io.EOF.
+	// be sent. An error (as of Backend) is the end; so is an Event with End. After the end Next gives io.EOF.
 	Next(ctx context.Context) (Part, error)
 	// Close gives up: a request that has not ended is cancelled. It may be called more than once.
 	Close()

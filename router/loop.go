@@ -6,8 +6,8 @@ import (
 	"quire/kvtransfer"
 )
 
-// Config is what a loop is made with.
-type Config struct {
+// LoopConfig is what a loop is made with.
+type LoopConfig struct {
 	Router  kvtransfer.Peer // this process
 	Policy  Policy
 	Entropy func(n int) []byte
@@ -20,7 +20,7 @@ type Config struct {
 // Invariants: a request is in requests exactly from Accept to Finish; it is in queue, or has one attempt in attempts, never
 // both; a closing attempt belongs to no request.
 type Loop struct {
-	cfg        Config
+	cfg        LoopConfig
 	policy     Policy
 	now        kvtransfer.Tick
 	busUp      bool
@@ -126,7 +126,7 @@ const (
 )
 
 // New makes a loop at tick 0 with nobody present and the bus down.
-func New(cfg Config) *Loop {
+func New(cfg LoopConfig) *Loop {
 	return &Loop{
 		cfg: cfg, policy: cfg.Policy.withDefaults(), roster: newRoster(), queue: newQueue(),
 		requests: map[uint64]*request{}, byID: map[kvtransfer.HandoffID]*request{},
@@ -318,3 +318,6 @@ func compareKeys(a, b kvtransfer.Key) int {
 	}
 	return int(a.Attempt) - int(b.Attempt)
 }
+
+// Now moves the clock without looking at what is due, so that the next event is handled at its own time.
+func (l *Loop) Now(now kvtransfer.Tick) { l.now = max(l.now, now) }

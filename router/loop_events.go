@@ -99,8 +99,8 @@ type (
 		MaxTokens int
 		Seed      uint64
 	}
-	// Start says that gate and witness let the request run: a status may be sent. At most once for each request.
-	Start struct{ Ref uint64 }
+	// Begin says that gate and witness let the request run: a status may be sent. At most once for each request.
+	Begin struct{ Ref uint64 }
 	// Give passes tokens on.
 	Give struct {
 		Ref    uint64
@@ -193,7 +193,7 @@ func (StatusAsked) event() {}
 func (Drain) event()       {}
 
 func (Accept) effect()         {}
-func (Start) effect()          {}
+func (Begin) effect()          {}
 func (Give) effect()           {}
 func (Finish) effect()         {}
 func (SendReserve) effect()    {}

@@ -61,7 +61,7 @@ func (l *Loop) runs(a *attempt) {
 	l.freePrefillSlot(a)
 	if !a.req.started {
 		a.req.started = true
-		l.do(Start{Ref: a.req.ref})
+		l.do(Begin{Ref: a.req.ref})
 	}
 }
 
@@ -106,10 +106,7 @@ func (l *Loop) ended(a *attempt, end kvtransfer.End, number uint32) {
 	default:
 		r := a.req
 		l.close(a, true)
-		if a.resumed > 0 || end.Output < len(r.output) {
-			end.Output = len(r.output)
-		}
-		end.Prompt = len(r.prompt)
+		end.Prompt, end.Output = len(r.prompt), max(end.Output, len(r.output))
 		l.finish(r, end)
 	}
 }

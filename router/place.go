@@ -98,13 +98,13 @@ func (l *Loop) limit() (Limit, kvtransfer.Error) {
 	return lim, kvtransfer.Error{}
 }
 
-// busTokens is the longest request whose Reserve (5 bytes a token) and Job (the same, and 16 bytes a page) fit a message.
+// busTokens is the longest request whose Reserve (4 bytes a token) and Job (the same, and 15 bytes a page) fit a message.
 func busTokens(maxPayload, pageSize int) int {
 	const overhead = 16 << 10 // signatures, stop strings, biases, fixed fields
 	if maxPayload <= overhead || pageSize <= 0 {
 		return 0
 	}
-	return (maxPayload - overhead) * pageSize / (5*pageSize + 16)
+	return (maxPayload - overhead) * pageSize / (4*pageSize + 15)
 }
 
 // pair is a prefill and a decode that may exchange pages.

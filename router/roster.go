@@ -35,7 +35,7 @@ type ended struct {
 }
 
 // lag is for how long a heartbeat may count what has been given back.
-const lag = 2 * kvtransfer.Second
+const lag = kvtransfer.Second
 
 func (s *share) take(n int) { s.ours += n }
 

@@ -1,0 +1,145 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"quire/kvtransfer"
+	"quire/router/openai"
+)
+
+// Submit implements Backend.
+func (s *Service) Submit(ctx context.Context, r Request) (Stream, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, gone(ctx)
+	}
+	tokens, err := s.tokens(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	t := s.newStream()
+	ok := s.post(Submitted{
+		Ref: t.ref, Tenant: r.Tenant, Tokens: tokens, MaxTokens: r.Body.MaxTokens, Sampling: r.Body.Sampling,
+		SeedSet: r.Body.SeedSet, Deadline: kvtransfer.Tick(r.Deadline.Microseconds()),
+	})
+	if !ok {
+		s.dropStream(t.ref)
+		return nil, kvtransfer.Errorf(kvtransfer.Draining, "router: stopped")
+	}
+	stop := context.AfterFunc(ctx, func() { s.post(ClientGone{Ref: t.ref}) })
+	t.mu.Lock()
+	t.stop = stop
+	t.mu.Unlock()
+	if err := t.admitted(ctx); err != nil {
+		stop()
+		return nil, err
+	}
+	return t, nil
+}
+
+// tokens gives the prompt's ids: this is where they are made, once.
+func (s *Service) tokens(r openai.Request) ([]int32, error) {
+	switch {
+	case r.Op == openai.OpChat:
+		return s.cfg.Text.Chat(r.Messages, true)
+	case r.PromptTokens != nil:
+		return r.PromptTokens, nil
+	}
+	return s.cfg.Text.Encode(r.Prompt, true), nil
+}
+
+func (s *Service) newStream() *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastRef++
+	t := newStream(s, s.lastRef)
+	s.streams[t.ref] = t
+	return t
+}
+
+func (s *Service) stream(ref uint64) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streams[ref]
+}
+
+func (s *Service) dropStream(ref uint64) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.streams[ref]
+	delete(s.streams, ref)
+	return t
+}
+
+// Tokenize implements Backend.
+func (s *Service) Tokenize(r openai.TokenizeRequest) (openai.Tokenized, error) {
+	var ids []int32
+	if r.Messages != nil {
+		var err error
+		if ids, err = s.cfg.Text.Chat(r.Messages, r.GenerationPrompt); err != nil {
+			return openai.Tokenized{}, err
+		}
+	} else {
+		ids = s.cfg.Text.Encode(r.Prompt, r.AddSpecialTokens)
+	}
+	if ids == nil {
+		ids = []int32{}
+	}
+	out := openai.Tokenized{Tokens: ids, Count: len(ids), MaxModelLen: s.Stats().Limit.Tokens}
+	if r.ReturnTokenString {
+		for _, id := range ids {
+			out.TokenStrs = append(out.TokenStrs, string(s.cfg.Text.Piece(id)))
+		}
+	}
+	return out, nil
+}
+
+// Detokenize implements Backend.
+func (s *Service) Detokenize(ids []int32) (string, error) { return s.cfg.Text.Decode(ids), nil }
+
+// Model implements Backend.
+func (s *Service) Model() openai.Model {
+	st := s.Stats()
+	return openai.Model{
+		ID: s.cfg.Served.Name, Object: "model", Created: s.created.Unix(), OwnedBy: "quire", MaxModelLen: st.Limit.Tokens,
+		LimitedBy: st.Limit.By, VocabSize: s.cfg.Text.Vocab(), ContextLength: s.cfg.Served.Context,
+	}
+}
+
+// Health implements Backend.
+func (s *Service) Health() Health {
+	var h Health
+	now := time.Since(s.start)
+	st := s.Stats()
+	if idle := now - time.Duration(s.turned.Load()); idle > loopStuck {
+		h.Stuck = fmt.Sprintf("the router's loop has not turned for %d ms", idle.Milliseconds())
+	}
+	if err := s.Err(); err != nil {
+		h.Stuck = err.Error()
+	}
+	if quiet := now - time.Duration(s.progress.Load()); quiet > s.cfg.StuckAfter && st.Prefilling+st.Running > 0 {
+		h.Stuck = fmt.Sprintf("%d requests run and nothing has happened to any for %d s", st.Prefilling+st.Running, int(quiet.Seconds()))
+	}
+	switch st.Missing.Code {
+	case kvtransfer.OK:
+	case kvtransfer.BusDown:
+		h.Missing = append(h.Missing, "bus")
+	case kvtransfer.NoPrefill:
+		h.Missing = append(h.Missing, "prefill")
+		if st.Decodes == 0 {
+			h.Missing = append(h.Missing, "decode")
+		}
+	case kvtransfer.NoDecode:
+		h.Missing = append(h.Missing, "decode")
+	default:
+		h.Missing = append(h.Missing, st.Missing.Detail)
+	}
+	if s.journal.Stats().Failing != nil {
+		h.Missing = append(h.Missing, "journal")
+	}
+	if st.Draining {
+		h.Missing = append(h.Missing, "draining")
+	}
+	return h
+}
