@@ -40,7 +40,7 @@ func (c *codec) skip() bool { return c.err != nil && !c.writing() }
 
 // array opens an array of exactly n values.
 func (c *codec) array(field string, n int) {
-	if got := c.count(field, n, n); got != n && c.err == nil {
+	if got := c.count(field, n, math.MaxInt32); got != n {
 		c.fail(field, "fields %d, want %d", got, n)
 	}
 }
