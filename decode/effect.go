@@ -84,6 +84,9 @@ type SeqWork struct {
 	Tokens []int32    // not written by anybody
 	From   int
 
+	// Last: no token may follow this one, so the text that is held back belongs in Held.
+	Last bool
+
 	// Witness: Tokens is the last prompt token; compare with the received row and with Want, and only then choose.
 	Witness bool
 	Want    []float32 // [Dim]; the last layer's output as prefill sent it
@@ -154,18 +157,24 @@ type Fact struct {
 	Prefill kvtransfer.Peer // zero before a claim
 	Claim   kvtransfer.ClaimID
 
-	N, C, MaxTokens int
-	Frames          int // received
-	Digest          [32]byte
-	Reservation     [32]byte // hash
-	Pages           []page.Slot
+	N, C, MaxTokens, Prompt int
+	Digest                  [32]byte // keyed digest of the token ids
+	Reservation             [32]byte // hash
+	PageSize                int
+	Pages                   []page.Slot // not written by anybody
+	Lease                   kvtransfer.Tick
+	Fingerprints            kvtransfer.Fingerprints
 
-	OK     bool   // verdict
-	Check  string // the gate's check that failed
-	Error  kvtransfer.Error
-	State  string // finished: the state in which the attempt ended
-	Finish kvtransfer.Finish
-	Output int // tokens made
+	Sent, Frames int      // rows, as the manifest states them; frames received
+	FramesDigest [32]byte // as the manifest states it
+	OK           bool     // verdict
+	Check        string   // the gate's check that failed
+	Error        kvtransfer.Error
+
+	Witness string // finished: "agreed", "refused", or "" when none was run
+	Finish  kvtransfer.Finish
+	Output  int // tokens made
+	Replies int
 }
 
 // FactKind names a kind of fact.

@@ -115,7 +115,7 @@ type SeqResult struct {
 	Token    kvtransfer.Token
 	Finish   kvtransfer.Finish
 	Stop     string // the stop string or token that matched
-	Held     []byte // text still held back after this token
+	Held     []byte // with Finish, or where the work was the Last: text that was held back until now
 	Mismatch string // of a witness: the layer and part that differs, "" when it agreed
 }
 

@@ -145,8 +145,18 @@ func (l *Loop) fact(h *handoff, kind FactKind) Fact {
 	in, r := h.in, h.in.Reservation
 	f := Fact{
 		Kind: kind, Key: r.Key, Tenant: r.Tenant, Router: r.Router, Prefill: in.Prefill, Claim: in.Claimed.Claim,
-		N: r.N, C: r.C, MaxTokens: r.MaxTokens, Frames: len(in.Frames()), Digest: r.Digest, Reservation: in.Hash, Pages: r.Pages,
-		Error: in.Err, State: in.State.String(), Finish: h.finish, Output: h.output,
+		N: r.N, C: r.C, MaxTokens: r.MaxTokens, Prompt: h.prompt, Digest: r.Digest, Reservation: in.Hash,
+		PageSize: r.PageSize, Pages: r.Pages, Lease: r.Lease, Fingerprints: r.Fingerprints, Frames: len(in.Frames()),
+		Error: in.Err, Finish: h.finish, Output: h.output, Replies: len(h.replies),
+	}
+	if in.Stated != nil {
+		f.Sent, f.FramesDigest = in.Stated.Sent, in.Stated.Digest
+	}
+	switch {
+	case in.Agreed():
+		f.Witness = "agreed"
+	case in.Err.Code == kvtransfer.HandoffWitness:
+		f.Witness = "refused"
 	}
 	return f
 }

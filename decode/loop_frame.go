@@ -78,11 +78,15 @@ func (l *Loop) onCopied(e FrameCopied) {
 		return
 	}
 	l.do(Ack{Delivery: e.Delivery})
-	if !ok || h.in.State.Over() {
+	if !ok {
 		return
 	}
+	over := h.in.State.Over()
 	h.in.Copied(e.Header.Index, err, l.now)
-	if h.in.State.Over() {
+	switch {
+	case over:
+		return
+	case h.in.State.Over():
 		l.refused(h, kvtransfer.Verdict{Check: "copy", Error: err})
 		return
 	}

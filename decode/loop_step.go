@@ -46,16 +46,17 @@ func (l *Loop) work(h *handoff) (SeqWork, error) {
 	if err != nil {
 		return SeqWork{}, err
 	}
+	final := h.output+1 >= h.in.Reservation.MaxTokens
 	if h.in.State == kvtransfer.InWitnessing {
 		n := h.in.Reservation.N
 		return SeqWork{
-			Key: h.key(), View: v, Tokens: h.tokens[n-1 : n : n], From: n - 1, Witness: true, Want: h.in.Hidden(),
+			Key: h.key(), View: v, Tokens: h.tokens[n-1 : n : n], From: n - 1, Last: final, Witness: true, Want: h.in.Hidden(),
 			Start: &Start{Sampling: h.sampling, Prompt: h.tokens[:h.prompt:h.prompt], Output: h.tokens[h.prompt:n:n]},
 		}, l.ledger.Hold(o)
 	}
 	g, err := l.ledger.Grant(o, h.rows, h.rows+1)
 	last := len(h.tokens)
-	return SeqWork{Key: h.key(), View: v, Grant: g, Tokens: h.tokens[last-1 : last : last], From: h.rows}, err
+	return SeqWork{Key: h.key(), View: v, Grant: g, Tokens: h.tokens[last-1 : last : last], From: h.rows, Last: final}, err
 }
 
 // back gives back the right that a sequence's part of a step held.

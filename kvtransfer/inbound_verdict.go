@@ -124,10 +124,13 @@ func (m *Inbound) WitnessedLast(mismatch string) {
 
 // agree lets the attempt run once both parts have agreed.
 func (m *Inbound) agree() {
-	if m.rowsAgree && m.lastAgree {
+	if m.Agreed() {
 		m.State = InRunning
 	}
 }
 
 // RowsAgree says that part (a) of the witness agreed.
 func (m *Inbound) RowsAgree() bool { return m.rowsAgree }
+
+// Agreed says that both parts of the witness agreed.
+func (m *Inbound) Agreed() bool { return m.rowsAgree && m.lastAgree }
