@@ -51,3 +51,23 @@ func TestAckWaitOnTheBubblesClock(t *testing.T) {
 		}
 	})
 }
+
+func TestContract(t *testing.T) {
+	Run(t, func(t *testing.T) bus.Bus {
+		b := New(Options{})
+		t.Cleanup(b.Close)
+		return b.Connect()
+	})
+}
+
+func TestContractInABubble(t *testing.T) {
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := New(Options{})
+				t.Cleanup(b.Close)
+				c.Test(t, b.Connect())
+			})
+		})
+	}
+}
