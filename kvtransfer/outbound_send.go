@@ -60,7 +60,7 @@ func (o *Outbound) Stored(index uint32, tag [16]byte) error {
 	if o.fullSince != 0 && !o.anyWaiting() {
 		o.fullSince, o.backoff, o.retryAt = 0, 0, 0
 	} else if o.fullSince != 0 {
-		o.fullSince, o.backoff = o.now, 0 // something moves: the lease for the rest starts again
+		o.fullSince, o.backoff = max(o.now, 1), 0 // something moves: the lease for the rest starts again
 	}
 	return nil
 }

@@ -322,3 +322,24 @@ func TestOutboundAnyOrder(t *testing.T) {
 		})
 	})
 }
+
+// TestOutboundFullAtTickZero keeps a fixed fault: at tick 0, a frame stored after two were refused made the refused ones be
+// forgotten.
+func TestOutboundFullAtTickZero(t *testing.T) {
+	o := outboundIn(t, kvtransfer.OutboundSending)
+	if err := o.Computed(6); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		o.NextFrame()
+	}
+	for _, err := range []error{o.Full(0), o.Full(1), o.Stored(2, [16]byte{2})} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Tick(kvtransfer.Second)
+	if h, ok := o.NextFrame(); !ok || h.Index != 0 {
+		t.Errorf("frame %+v, %t; want frame 0 again", h, ok)
+	}
+}

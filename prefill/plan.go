@@ -38,8 +38,11 @@ func nextStep(cands []candidate, start, budget int) (shares []share, next int) {
 		i := (start + k) % n
 		c := cands[i]
 		take := min(c.to-c.from, budget)
-		if take < 1 || (c.alone && len(shares) > 0) {
+		if take < 1 {
 			continue
+		}
+		if c.alone && len(shares) > 0 {
+			break // the next step begins with it
 		}
 		shares = append(shares, share{index: i, from: c.from, to: c.from + take})
 		budget -= take

@@ -256,9 +256,9 @@ func (s *script) answer(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// TestScripts plays the scripts of testdata: each line is an event, below it stand the effects; "state" prints everything.
+// TestScripts plays the scripts of testdata: in testdata/scripts: each line is an event, below it stand the effects; "state" prints everything.
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		s := newScript()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)
