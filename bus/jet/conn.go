@@ -42,6 +42,7 @@ type Conn struct {
 	kv       map[string]bus.StreamSpec // ensured and not deleted
 	renewed  chan struct{}             // closed and replaced when the server came back
 	running  []interface{ Drain() error }
+	closing  bool // Close was called: losing the server is no news
 }
 
 var (
@@ -195,6 +196,7 @@ func (c *Conn) Limits() bus.Limits {
 // Close implements bus.Bus.
 func (c *Conn) Close() error {
 	c.mu.Lock()
+	c.closing = true
 	running := c.running
 	c.running = nil
 	c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 const (
 	pullExpiry    = 10 * time.Second // one pull request's life on the server
-	pullHeartbeat = 2 * time.Second  // two missing ones and the consumer is made again
+	pullHeartbeat = time.Second      // two missing ones and the consumer is made again
 	prefetch      = 256              // messages that one pull may bring, beside MaxBytes
 )
 
@@ -172,6 +172,9 @@ func (k *consumer) next(ctx context.Context, it jetstream.MessagesContext) error
 				k.token = true
 			}
 		}
+		if ctx.Err() != nil {
+			return nil
+		}
 		m, err := it.Next(jetstream.NextContext(ctx))
 		if err != nil {
 			if ctx.Err() != nil {
@@ -179,7 +182,7 @@ func (k *consumer) next(ctx context.Context, it jetstream.MessagesContext) error
 			}
 			return err
 		}
-		k.deliver(m)
+		k.hand(m)
 	}
 }
 
@@ -193,12 +196,17 @@ func (k *consumer) leave(it jetstream.MessagesContext) {
 			it.Stop()
 			return
 		}
-		if k.stopping() && k.cfg.MaxDeliver != 1 {
-			_ = m.Nak()
-			continue
-		}
-		k.deliver(m)
+		k.hand(m)
 	}
+}
+
+// hand gives a message to the callback, or back when the consumer is draining.
+func (k *consumer) hand(m jetstream.Msg) {
+	if k.stopping() && k.cfg.MaxDeliver != 1 {
+		_ = m.Nak()
+		return
+	}
+	k.deliver(m)
 }
 
 func (k *consumer) stopping() bool {

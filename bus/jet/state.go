@@ -80,6 +80,10 @@ func (c *Conn) handlers() []nats.Option {
 // post queues an event; the list stays short, since repeats of one state are merged.
 func (c *Conn) post(e event) {
 	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return
+	}
 	if n := len(c.events); n > 0 && c.events[n-1].state == e.state {
 		c.events[n-1] = e
 	} else {

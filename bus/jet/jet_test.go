@@ -1,0 +1,315 @@
+package jet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"quire/bus"
+	"quire/bus/bustest"
+)
+
+// TestMain fails when a goroutine outlives the servers and connections of the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve starts a server of its own for a test.
+func serve(t *testing.T, o ServerOptions) *Server {
+	t.Helper()
+	if o.Data == "" {
+		o.Data = t.TempDir()
+	}
+	if o.Addr == "" && !o.DontListen {
+		o.Addr = "127.0.0.1:0"
+	}
+	s, err := Serve(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// connect connects and closes at the end of the test.
+func connect(t *testing.T, o ConnectOptions) *Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	o.reconnectWait = 20 * time.Millisecond
+	c, err := Connect(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestContract(t *testing.T) {
+	bustest.Run(t, func(t *testing.T) bus.Bus {
+		return connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
+	})
+}
+
+func TestContractOverTCP(t *testing.T) {
+	s := serve(t, ServerOptions{})
+	for _, c := range bustest.Cases() {
+		switch c.Name {
+		case "a subject's window", "API", "request and its failures":
+			t.Run(c.Name, func(t *testing.T) { c.Test(t, connect(t, ConnectOptions{URLs: []string{s.URL()}})) })
+		}
+	}
+}
+
+// lines keeps what was logged.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.buf.Bytes(), []byte(text))
+}
+
+func logger() (*slog.Logger, *lines) {
+	l := &lines{}
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelInfo})), l
+}
+
+func await[T any](t *testing.T, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: nothing within 20 s", what)
+		panic("unreachable")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRestart takes the server away under live connections and brings it back on the same directory and port.
+func TestRestart(t *testing.T) {
+	for _, inProcess := range []bool{true, false} {
+		name := "tcp"
+		if inProcess {
+			name = "in process"
+		}
+		t.Run(name, func(t *testing.T) { restart(t, inProcess) })
+	}
+}
+
+func restart(t *testing.T, inProcess bool) {
+	s := serve(t, ServerOptions{})
+	log, logged := logger()
+	o := ConnectOptions{URLs: []string{s.URL()}, Log: log}
+	if inProcess {
+		o.Server = s
+	}
+	c := connect(t, o)
+	other := connect(t, ConnectOptions{URLs: []string{s.URL()}})
+	ctx := context.Background()
+	var n bus.Names
+	must(t, c.Streams().EnsureShared(ctx))
+	must(t, c.Streams().EnsureKV(ctx, "d1", 1))
+	epoch, err := c.Streams().NextEpoch(ctx, "decode", "d1")
+	must(t, err)
+	epochs, got, jobs := make(chan uint64, 10), make(chan bus.Delivery, 10), make(chan bus.Delivery, 10)
+	_, err = c.Streams().WatchEpoch(ctx, "decode", "d1", func(e uint64) { epochs <- e })
+	must(t, err)
+	await(t, "epoch", epochs)
+	_, err = c.Consume(ctx, bus.Consumer{Stream: n.KVStream("d1", 1), Name: "kv", Subjects: []string{n.AllKV("d1", 1)}},
+		func(d bus.Delivery) { got <- d })
+	must(t, err)
+	want := make(chan struct{}, 1)
+	want <- struct{}{} // a pull waits through the restart
+	_, err = other.Consume(ctx, bus.Consumer{Stream: n.JobsStream(), Name: "jobs", Subjects: []string{n.AllJobs("m", "p")}, MaxDeliver: 1, Want: want},
+		func(d bus.Delivery) { jobs <- d })
+	must(t, err)
+	_, err = c.Subscribe("ping", "", func(m bus.Msg) { _ = c.Publish(m.Reply, nil, []byte("pong")) })
+	must(t, err)
+	_, err = c.Enqueue(ctx, bus.Enqueue{Subject: n.Journal("verdict", "d1"), Data: []byte("before")})
+	must(t, err)
+	_, err = c.Enqueue(ctx, bus.Enqueue{Subject: n.KV("d1", 1, "a-1"), Data: []byte("before")})
+	must(t, err)
+	stale := await(t, "frame", got)
+	states := make(chan bus.State, 10)
+	c.Watch(func(s bus.State, _ error) { states <- s })
+	await(t, "first state", states)
+	otherStates := make(chan bus.State, 10)
+	other.Watch(func(s bus.State, _ error) { otherStates <- s })
+	await(t, "first state", otherStates)
+
+	s.Stop()
+	if st := await(t, "state", states); st != bus.Down {
+		t.Fatalf("state %v, want down", st)
+	}
+	await(t, "state", otherStates)
+	if err := c.Publish("ping", nil, nil); !errors.Is(err, bus.ErrDown) {
+		t.Fatalf("publish while down: %v", err)
+	}
+	if _, err := c.Enqueue(ctx, bus.Enqueue{Subject: n.Job("m", "p", "a-1")}); !errors.Is(err, bus.ErrDown) {
+		t.Fatalf("enqueue while down: %v", err)
+	}
+	if err := stale.Ack(); !errors.Is(err, bus.ErrDown) {
+		t.Fatalf("ack while down: %v", err)
+	}
+	must(t, s.Restart())
+	if st := await(t, "state", states); st != bus.Up {
+		t.Fatalf("state %v, want up", st)
+	}
+	await(t, "state", otherStates)
+
+	// The streams are there when the state says Up; the consumers follow.
+	_, err = c.Enqueue(ctx, bus.Enqueue{Subject: n.KV("d1", 1, "b-1"), Data: []byte("after")})
+	must(t, err)
+	if d := await(t, "frame after restart", got); string(d.Data) != "after" || d.Ack() != nil {
+		t.Fatalf("delivered %q", d.Data)
+	}
+	if err := stale.Ack(); !errors.Is(err, bus.ErrDown) {
+		t.Fatalf("ack of a message of the stream's earlier life: %v", err)
+	}
+	_, err = c.Enqueue(ctx, bus.Enqueue{Subject: n.Job("m", "p", "a-1"), Data: []byte("job")})
+	must(t, err)
+	if d := await(t, "job after restart", jobs); d.Ack() != nil {
+		t.Fatalf("delivered %q", d.Data)
+	}
+	m, err := other.Request(ctx, "ping", nil)
+	must(t, err)
+	if string(m.Data) != "pong" {
+		t.Fatalf("answer %q", m.Data)
+	}
+	seq, err := c.Enqueue(ctx, bus.Enqueue{Subject: n.Journal("verdict", "d1"), Data: []byte("after")})
+	must(t, err)
+	if seq != 2 {
+		t.Fatalf("journal sequence %d after restart, want 2: the file store must survive", seq)
+	}
+	next, err := c.Streams().NextEpoch(ctx, "decode", "d1")
+	must(t, err)
+	if next <= epoch {
+		t.Fatalf("epoch %d after restart, %d before", next, epoch)
+	}
+	for e := epoch; e != next; e = await(t, "epoch after restart", epochs) {
+	}
+	for text, want := range map[string]int{"bus: connected ": 0, "connected\"": 1, "connection lost": 1, "connected again": 1} {
+		if got := logged.count(text); got != want && want > 0 {
+			t.Errorf("%d log lines with %q, want %d:\n%s", got, text, want, logged.buf.String())
+		}
+	}
+}
+
+func TestStartsBeforeTheServer(t *testing.T) {
+	first := serve(t, ServerOptions{})
+	addr := first.Addr()
+	first.Stop()
+	log, logged := logger()
+	connected := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		c, err := Connect(ctx, ConnectOptions{URLs: []string{"nats://" + addr}, Log: log, reconnectWait: 10 * time.Millisecond})
+		if err == nil {
+			err = c.Streams().EnsureShared(ctx)
+			_ = c.Close()
+		}
+		connected <- err
+	}()
+	for end := time.Now().Add(20 * time.Second); logged.count("waiting for NATS") == 0; {
+		if time.Now().After(end) {
+			t.Fatal("no line says that it waits")
+		}
+		select {
+		case err := <-connected:
+			t.Fatalf("connected without a server: %v", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	serve(t, ServerOptions{Addr: addr})
+	must(t, await(t, "connection", connected))
+	if n := logged.count("waiting for NATS"); n != 1 {
+		t.Errorf("%d lines say that it waits", n)
+	}
+}
+
+// TestConsumerLost deletes a consumer under its reader, as an operator or an idle minute would.
+func TestConsumerLost(t *testing.T) {
+	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
+	ctx := context.Background()
+	var n bus.Names
+	must(t, c.Streams().EnsureShared(ctx))
+	got := make(chan bus.Delivery, 10)
+	_, err := c.Consume(ctx, bus.Consumer{Stream: n.JobsStream(), Name: "jobs", Subjects: []string{n.AllJobs("m", "p")}},
+		func(d bus.Delivery) { got <- d })
+	must(t, err)
+	must(t, c.js.DeleteConsumer(ctx, n.JobsStream(), "jobs"))
+	_, err = c.Enqueue(ctx, bus.Enqueue{Subject: n.Job("m", "p", "a-1"), Data: []byte("x")})
+	must(t, err)
+	must(t, await(t, "delivery by the new consumer", got).Ack())
+}
+
+func TestLargeFrames(t *testing.T) {
+	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
+	ctx := context.Background()
+	var n bus.Names
+	must(t, c.Streams().EnsureKV(ctx, "d1", 1))
+	again := 0
+	done := make(chan bool)
+	const frames = 200
+	seen := 0
+	_, err := c.Consume(ctx, bus.Consumer{Stream: n.KVStream("d1", 1), Name: "kv", Subjects: []string{n.AllKV("d1", 1)}, MaxPending: 256},
+		func(d bus.Delivery) {
+			if d.Delivered > 1 {
+				again++
+			}
+			if err := d.Ack(); err != nil {
+				t.Error(err)
+			}
+			if seen++; seen == frames {
+				close(done)
+			}
+		})
+	must(t, err)
+	data := make([]byte, 512<<10)
+	start := time.Now()
+	for sent := 0; sent < frames; {
+		_, err := c.Enqueue(ctx, bus.Enqueue{Subject: n.KV("d1", 1, "a-1"), Data: data})
+		switch {
+		case err == nil:
+			sent++
+		case !errors.Is(err, bus.ErrFull):
+			t.Fatal(err)
+		}
+	}
+	await(t, "all frames", done)
+	if again > 0 {
+		t.Errorf("%d redeliveries of %d frames", again, frames)
+	}
+	t.Logf("%d MiB in %v", frames/2, time.Since(start))
+}
+
+func TestDataDir(t *testing.T) {
+	dir := t.TempDir()
+	serve(t, ServerOptions{Data: dir, DontListen: true})
+	if _, err := os.Stat(dir + "/jetstream"); err != nil {
+		t.Fatal(err)
+	}
+}
