@@ -90,11 +90,11 @@ type SeqWork struct {
 	// Witness: Tokens is the last prompt token; compare with the received row and with Want, and only then choose.
 	Witness bool
 	Want    []float32 // [Dim]; the last layer's output as prefill sent it
-	Start   *Start    // set in a witness: start choosing for this sequence afresh
+	Start   *Picking  // set in a witness: start choosing for this sequence afresh
 }
 
-// Start is what choosing tokens for a sequence depends on.
-type Start struct {
+// Picking is what choosing tokens for a sequence depends on.
+type Picking struct {
 	Sampling kvtransfer.Sampling
 	Prompt   []int32 // not written by anybody
 	Output   []int32 // output tokens of an earlier attempt

@@ -51,7 +51,7 @@ func (l *Loop) work(h *handoff) (SeqWork, error) {
 		n := h.in.Reservation.N
 		return SeqWork{
 			Key: h.key(), View: v, Tokens: h.tokens[n-1 : n : n], From: n - 1, Last: final, Witness: true, Want: h.in.Hidden(),
-			Start: &Start{Sampling: h.sampling, Prompt: h.tokens[:h.prompt:h.prompt], Output: h.tokens[h.prompt:n:n]},
+			Start: &Picking{Sampling: h.sampling, Prompt: h.tokens[:h.prompt:h.prompt], Output: h.tokens[h.prompt:n:n]},
 		}, l.ledger.Hold(o)
 	}
 	g, err := l.ledger.Grant(o, h.rows, h.rows+1)

@@ -1,0 +1,295 @@
+package decode
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"quire/bus"
+	"quire/journal"
+	"quire/kvtransfer"
+	"quire/kvtransfer/seal"
+	"quire/kvtransfer/wire"
+	"quire/model"
+)
+
+// How a life performs effects. Whatever may wait runs on a goroutine of its own kind, in order: acknowledgements, control
+// messages and replies, frames (on several), steps, witnesses, zeroing.
+
+func (l *life) perform(e Effect) {
+	switch e := e.(type) {
+	case Reserved:
+		l.answer(e.ID, kvtransfer.KindReservation, e.Body)
+	case Refused:
+		l.answerWith(e.ID, kvtransfer.KindRefused, &e.M)
+	case Resent:
+		l.resent(e)
+	case Control:
+		l.control.push(func() { l.sendControl(e) })
+	case SendReply:
+		l.control.push(func() { l.sendReply(e) })
+	case OpenFrame:
+		l.frames.push(func() { l.openFrame(e) })
+	case CopyFrame:
+		l.frames.push(func() { l.copyFrame(e) })
+	case Journal:
+		l.record(e)
+	case Witness:
+		l.witnesses.push(func() {
+			row, err := l.cfg.Engine.WitnessRows(e.View, e.Tokens, e.From)
+			l.post(WitnessDone{Key: e.Key, Row: row, Err: device(err)})
+		})
+	case Step:
+		l.steps.push(func() { l.post(l.step(e)) })
+	case Forget:
+		l.mu.Lock()
+		delete(l.pickers, e.Key)
+		l.mu.Unlock()
+	case Zero:
+		l.zeros.push(func() { l.post(Zeroed{Pages: e.Pages, Err: device(l.cfg.Engine.Zero(e.Pages))}) })
+	case PurgeKV:
+		l.control.push(func() { l.purge(e.Key) })
+	case Ack:
+		l.settle(e.Delivery, func(d bus.Delivery) error { return d.Ack() })
+	case Term:
+		l.settle(e.Delivery, func(d bus.Delivery) error { return d.Term() })
+	case Beat:
+		l.beat(e.M)
+	case Stop:
+		l.stop(e.Err)
+	}
+}
+
+// device makes the engine's error one that travels.
+func device(err error) kvtransfer.Error {
+	var e kvtransfer.Error
+	switch {
+	case err == nil:
+		return e
+	case errors.As(err, &e) && !e.IsZero():
+		return e
+	}
+	return kvtransfer.Errorf(kvtransfer.DeviceFailed, "decode: engine: %v", err)
+}
+
+func (l *life) settle(n uint64, how func(bus.Delivery) error) {
+	if d, ok := l.deliveries[n]; ok {
+		delete(l.deliveries, n)
+		l.acks.push(func() { l.warn("acknowledgement", how(d)) })
+	}
+}
+
+// answer signs and sends the answer to a request.
+func (l *life) answer(id uint64, kind kvtransfer.Kind, body []byte) {
+	reply := l.asks[id]
+	delete(l.asks, id)
+	l.control.push(func() {
+		l.warn("answer", l.cfg.Bus.Publish(reply, nil, seal.Sign(l.s.signer, l.peer, kind, body)))
+	})
+}
+
+func (l *life) answerWith(id uint64, kind kvtransfer.Kind, m any) {
+	body, err := wire.Encode(m)
+	if err != nil {
+		delete(l.asks, id)
+		l.warn("answer", err)
+		return
+	}
+	l.answer(id, kind, body)
+}
+
+// resent seals again what the router has not got, as much as one message holds.
+func (l *life) resent(e Resent) {
+	m := kvtransfer.Resent{Key: e.Key, Known: e.Known, Next: e.Next}
+	room := l.cfg.Bus.Limits().MaxPayload / 2
+	for _, r := range e.Replies {
+		sealed, err := sealReply(r)
+		if err != nil {
+			l.warn("reply", err)
+			break
+		}
+		if room -= len(sealed.Sealed) + wire.MaxHeader; room < 0 && len(m.Replies) > 0 {
+			break
+		}
+		m.Replies = append(m.Replies, sealed)
+	}
+	l.answerWith(e.ID, kvtransfer.KindResent, &m)
+}
+
+func sealReply(e SendReply) (kvtransfer.Reply, error) {
+	body, err := wire.Encode(&e.Body)
+	if err != nil {
+		return kvtransfer.Reply{}, err
+	}
+	return kvtransfer.Reply{Header: e.Header, Sealed: seal.SealReply(e.ReplyKey, e.Header, body)}, nil
+}
+
+// sendReply publishes a reply. One that does not arrive is asked for again.
+func (l *life) sendReply(e SendReply) {
+	r, err := sealReply(e)
+	if err == nil {
+		err = l.cfg.Bus.Publish(l.cfg.Names.Reply(e.To.ID, e.To.Epoch, e.Header.Key.String()), nil, wire.EncodeReply(r))
+	}
+	l.warn("reply", err)
+}
+
+// sendControl signs and stores a control message. One that is lost is covered by leases.
+func (l *life) sendControl(e Control) {
+	body, err := wire.Encode(e.M)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+		defer cancel()
+		n := l.cfg.Names
+		_, err = l.cfg.Bus.Enqueue(ctx, bus.Enqueue{
+			Subject: n.Control(string(e.To.Role), e.To.ID, e.To.Epoch, e.Key.String()),
+			Data:    seal.Sign(l.s.signer, l.peer, e.Kind, body), Expect: n.ControlStream(),
+		})
+	}
+	l.warn("control message", err)
+}
+
+func (l *life) purge(k kvtransfer.Key) {
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	n := l.cfg.Names
+	l.warn("purge", l.cfg.Bus.Streams().Purge(ctx, n.KVStream(l.peer.ID, l.peer.Epoch), n.KV(l.peer.ID, l.peer.Epoch, k.String())))
+}
+
+// openFrame opens a frame in scratch: nothing else changes when it does not open.
+func (l *life) openFrame(e OpenFrame) {
+	ev := FrameOpened{Delivery: e.Delivery, Header: e.Header, Tag: e.Tag}
+	plain, err := seal.OpenFrame(e.FrameKey, e.Hash, e.Header, e.Sealed, nil)
+	if err == nil {
+		ev.Opening, ev.Plain = splitHidden(e.Header, plain)
+	}
+	l.post(ev)
+}
+
+func (l *life) copyFrame(e CopyFrame) {
+	h := e.Header
+	r := model.Range{LayerFrom: h.LayerFrom, LayerTo: h.LayerTo, RowFrom: h.RowFrom, RowTo: h.RowTo}
+	l.post(FrameCopied{Delivery: e.Delivery, Header: h, Grant: e.Grant, Err: device(l.cfg.Engine.Write(e.Grant, r, e.Plain))})
+}
+
+// step runs one batch. A sequence's picker is made at its first step, which is its witness.
+func (l *life) step(e Step) StepDone {
+	work := make([]model.Work, len(e.Work))
+	for i, w := range e.Work {
+		work[i] = model.Work{
+			View: w.View, Grant: w.Grant, Tokens: w.Tokens, From: w.From, Pick: l.picker(w), Witness: w.Witness, Want: w.Want,
+		}
+	}
+	res, err := l.cfg.Engine.Step(work)
+	if err != nil {
+		return StepDone{Err: device(err)}
+	}
+	done := StepDone{Results: make([]SeqResult, len(res))}
+	for i, r := range res {
+		if e.Work[i].Last && r.Finish == "" && l.cfg.Tokenizer != nil {
+			r.Held = work[i].Pick.Flush()
+		}
+		done.Results[i] = SeqResult{
+			Key: e.Work[i].Key, Token: r.Token, Finish: r.Finish, Stop: r.Stop, Held: r.Held, Mismatch: r.Mismatch,
+		}
+	}
+	return done
+}
+
+func (l *life) picker(w SeqWork) *model.Picker {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.Start == nil {
+		if p, ok := l.pickers[w.Key]; ok {
+			return p
+		}
+		return &model.Picker{} // forgotten while the step waited: its result is dropped
+	}
+	var p *model.Picker
+	if l.cfg.NewPicker != nil {
+		p = l.cfg.NewPicker(*w.Start)
+	} else {
+		p = model.NewPicker(w.Start.Sampling, l.cfg.Tokenizer, w.Start.Prompt, w.Start.Output)
+	}
+	l.pickers[w.Key] = p
+	return p
+}
+
+// record gives a fact to the journal: with Must it waits, on a goroutine of its own, until the journal has acknowledged it.
+func (l *life) record(e Journal) {
+	r := e.Fact.record(l.now())
+	if !e.Must {
+		l.warn("journal", l.journal.Put(r))
+		l.journalState()
+		return
+	}
+	l.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(l.ctx, time.Duration(l.cfg.Lease)*time.Microsecond)
+		defer cancel()
+		ev := Journaled{Key: e.Fact.Key}
+		if err := l.journal.Append(ctx, r); err != nil {
+			ev.Err = kvtransfer.Errorf(kvtransfer.JournalDown, "%v", err)
+		}
+		l.post(ev)
+	})
+}
+
+// journalState tells the loop when half of the journal's buffer is taken, so that the other half is left for the facts of
+// what is running.
+func (l *life) journalState() {
+	buffer := l.cfg.JournalBuffer
+	if buffer == 0 {
+		buffer = 1024
+	}
+	full := l.journal.Stats().Pending > buffer/2
+	if full != l.full {
+		l.full = full
+		for _, e := range l.loop.Handle(JournalState{Full: full}) {
+			l.perform(e)
+		}
+	}
+}
+
+// onJournal logs when facts are not taken, and when they are again.
+func (l *life) onJournal(err error) {
+	if err != nil {
+		l.cfg.Log.Warn("decode: journal does not take facts", "error", err)
+		return
+	}
+	l.cfg.Log.Info("decode: journal takes facts again")
+}
+
+// beat publishes a heartbeat. One that does not go out is silence, which is what it means.
+func (l *life) beat(m kvtransfer.Heartbeat) {
+	l.journalState()
+	l.snap.Store(&Snapshot{Peer: l.peer, Heartbeat: m, Counters: l.loop.Counters(), Journal: l.journal.Stats()})
+	body, err := wire.Encode(&m)
+	if err != nil {
+		l.stop(err)
+		return
+	}
+	_ = l.cfg.Bus.Publish(l.cfg.Names.Heartbeat(string(kvtransfer.RoleDecode), l.peer.ID), nil, seal.Sign(l.s.signer, l.peer, kvtransfer.KindHeartbeat, body))
+}
+
+// record is the fact as the journal keeps it.
+func (f Fact) record(at kvtransfer.Tick) journal.Record {
+	r := journal.Record{At: at, Key: f.Key, Tenant: f.Tenant}
+	switch f.Kind {
+	case FactReserved:
+		r.Facts = journal.Reserved{
+			Reservation: f.Reservation, Router: f.Router.String(), N: f.N, C: f.C, MaxTokens: f.MaxTokens, Digest: f.Digest,
+			PageSize: f.PageSize, Pages: journal.Slots(f.Pages), LeaseMicros: int64(f.Lease),
+			Model: f.Fingerprints.Model, Layout: f.Fingerprints.Layout, Compute: f.Fingerprints.Compute,
+		}
+	case FactVerdict:
+		r.Facts = journal.Verdict{
+			Path: "received", OK: f.OK, Code: string(f.Error.Code), Detail: f.Error.Detail, Reservation: f.Reservation,
+			Claim: journal.ID(f.Claim), N: f.N, C: f.C, Sent: f.Sent, Frames: f.Frames, Digest: f.FramesDigest, Pages: journal.Slots(f.Pages),
+		}
+	case FactFinished:
+		r.Facts = journal.Finished{
+			Finish: string(f.Finish), Code: string(f.Error.Code), Detail: f.Error.Detail, Witness: f.Witness,
+			Prompt: f.Prompt, Output: f.Output, Replies: uint32(f.Replies), Pages: len(f.Pages),
+		}
+	}
+	return r
+}
