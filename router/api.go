@@ -42,8 +42,9 @@ type Request struct {
 type Stream interface {
 	// ID names the request and the router that owns it: <router>-<epoch>-<32 hex digits>.
 	ID() string
-	// Next waits for what comes next. The first Event has Started: the gate and the witness let the request run, and a status may
-	// be sent. An error (as of Backend) is the end; so is an Event with End. After the end Next gives io.EOF.
+	// Next waits for what comes next. The first Part has Started: the gate and the witness let the request run, and a status may
+	// be sent. An error (as of Backend) is the end; so is a Part with End. After the end Next gives io.EOF. When ctx
+	// ends first, its own error comes back, nothing is lost, and Next may be called again.
 	Next(ctx context.Context) (Part, error)
 	// Close gives up: a request that has not ended is cancelled. It may be called more than once.
 	Close()

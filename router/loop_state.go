@@ -146,7 +146,7 @@ func (l *Loop) Dump() string {
 
 func shortKey(k kvtransfer.Key) string {
 	s := k.String()
-	return s[:8] + ".." + s[32:]
+	return s[8:16] + s[32:]
 }
 
 // Verify checks the loop's invariants, for tests and the simulator.

@@ -101,7 +101,7 @@ func (t *stream) Next(ctx context.Context) (Part, error) {
 		select {
 		case <-t.wake:
 		case <-ctx.Done():
-			return Part{}, gone(ctx)
+			return Part{}, ctx.Err()
 		}
 	}
 }
