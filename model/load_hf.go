@@ -11,7 +11,6 @@ import (
 	"sort"
 	"strings"
 
-	"quire/model/chat"
 	"quire/model/safetensors"
 	"quire/model/tokenizer"
 )
@@ -111,10 +110,7 @@ func (s *Source) loadHFTokenizer(d *hfDir, h hfConfig) error {
 		return fmt.Errorf("tokenizer.json: %w", err)
 	}
 	src, err := d.template(conf)
-	if err != nil || src == "" {
-		return err
-	}
-	s.Template, err = chat.New(src, s.Tokenizer)
+	s.compile(src)
 	return err
 }
 

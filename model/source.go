@@ -43,7 +43,8 @@ type Source struct {
 	Path        string // "" for the embedded model
 	Config      Config
 	Tokenizer   *Tokenizer
-	Template    *Template // nil when the model has none
+	Template    *Template // nil when the model has none, or one that does not compile
+	TemplateErr error     // why Template is nil: chat requests are refused with it; nil when there is a template
 	Generation  Generation
 	Tensors     map[string]Tensor // by GGUF name, see Tensor; nil after OpenTokenizer
 	Fingerprint [32]byte          // of weights and tokenizer: equal files give equal fingerprints
@@ -144,15 +145,20 @@ func (s *Source) loadGGUF(name string, b []byte, progress func(done, total int64
 	if s.Tokenizer, err = tokenizer.FromGGUF(f); err != nil {
 		return err
 	}
-	if src := f.String("tokenizer.chat_template", ""); src != "" {
-		if s.Template, err = chat.New(src, s.Tokenizer); err != nil {
-			return err
-		}
-	}
+	s.compile(f.String("tokenizer.chat_template", ""))
 	s.Tensors, s.Bytes = f.Tensors, int64(len(b))
 	h := newHasher(int64(len(b)), progress)
 	s.Fingerprint = sha256.Sum256(append([]byte("quire model gguf 1\n"), h.sum(b)...))
 	return nil
+}
+
+// compile takes a chat template in. One that does not compile is no reason to refuse a model: completions need none.
+func (s *Source) compile(source string) {
+	if source == "" {
+		s.TemplateErr = chat.ErrNone
+		return
+	}
+	s.Template, s.TemplateErr = chat.New(source, s.Tokenizer)
 }
 
 // Close ends the mapping; Tensors must not be read afterwards. It may be called more than once.

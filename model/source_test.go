@@ -123,3 +123,48 @@ func TestOpensEveryKind(t *testing.T) {
 		})
 	}
 }
+
+type chatGolden struct {
+	Messages []struct{ Role, Content string }
+	Prompt   string // embedded/golden
+	Rendered string // smollm2
+	IDs      []int32
+	Add      *bool `json:"add_generation_prompt"`
+}
+
+func checkChats(t *testing.T, s *model.Source, cases []chatGolden) {
+	t.Helper()
+	for _, c := range cases {
+		var m []model.Message
+		for _, x := range c.Messages {
+			m = append(m, model.Message{Role: x.Role, Content: x.Content})
+		}
+		text, err := s.Template.Text(m, c.Add == nil || *c.Add)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := c.Prompt + c.Rendered; text != want {
+			t.Errorf("%v:\n%q, want\n%q", m, text, want)
+		}
+		ids, err := s.Template.Encode(m, c.Add == nil || *c.Add)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(ids, c.IDs) {
+			t.Errorf("%v:\n%v, want\n%v", m, ids, c.IDs)
+		}
+	}
+	t.Logf("%d conversations", len(cases))
+}
+
+func TestEmbeddedChatGolden(t *testing.T) {
+	var g struct{ Cases []chatGolden }
+	readJSON(t, "../embedded/golden/chat.json", &g)
+	checkChats(t, open(t, ""), g.Cases)
+}
+
+func TestSmolLM2ChatGolden(t *testing.T) {
+	var g struct{ Chats []chatGolden }
+	readJSON(t, shared(t, "models", "golden", "smollm2_chat.json"), &g)
+	checkChats(t, open(t, shared(t, "models", "smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")), g.Chats)
+}
