@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"quire/bus"
 	"quire/keys"
 )
 
@@ -135,22 +134,6 @@ func (c *Cluster) abandon(err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return errors.Join(err, c.Stop(ctx))
-}
-
-// watchBus logs one line for each change of a connection's state.
-func (c *Cluster) watchBus(b bus.Bus) {
-	first := true
-	cancel := b.Watch(func(s bus.State, err error) {
-		switch {
-		case first:
-			first = false
-		case s == bus.Down:
-			c.o.Log.Warn("bus lost: trying again until it is back", "error", err)
-		case s == bus.Up:
-			c.o.Log.Info("bus found again", "url", b.Limits().URL)
-		}
-	})
-	c.add("bus watch", func(context.Context) error { cancel(); return nil })
 }
 
 // LogReady says in one line that a single role serves.

@@ -36,7 +36,7 @@ func limit(maxLen, context int, workers []WorkerInfo) (int, string, error) {
 	n, by := context, "model context"
 	for _, w := range workers {
 		if t := w.Tokens(); t < n {
-			n, by = t, fmt.Sprintf("the pool of %s %s", w.Role, w.ID)
+			n, by = t, fmt.Sprintf("%s pool of %s", w.Role, w.ID)
 		}
 	}
 	switch {
@@ -52,7 +52,7 @@ func limit(maxLen, context int, workers []WorkerInfo) (int, string, error) {
 	}
 	for _, w := range workers {
 		if t := w.Tokens(); maxLen > t {
-			return 0, "", fmt.Errorf("cluster: --max-model-len %d: the pool of %s %s holds %d tokens (%d pages of %d); raise --kv-pages to %d, "+
+			return 0, "", fmt.Errorf("cluster: --max-model-len %d: the %s pool of %s holds %d tokens (%d pages of %d); raise --kv-pages to %d, "+
 				"lower --max-model-len, or say auto", maxLen, w.Role, w.ID, t, w.Pages, w.PageSize, (maxLen+w.PageSize-1)/w.PageSize)
 		}
 	}

@@ -35,12 +35,15 @@ type BusOptions struct {
 	Listen  string   // HOST:PORT of the embedded server; port 0 = a free one
 	URLs    []string // servers to use instead of an embedded one
 	Context string   // name of a NATS context
+	Config  string   // nats-server configuration file of the embedded server; "" = none
 	Creds   string   // file
 	NKey    string   // file with a user's seed
-	CA      string   // file, PEM
-	Cert    string
+	CA      string   // PEM file; with the embedded server: clients must show a certificate of it
+	Cert    string   // PEM file: what this side shows
 	CertKey string
-	Prefix  string // of subjects; default quire
+
+	User, Password, Token string
+	Prefix                string // of subjects; default quire
 }
 
 // External says that the bus is somebody else's server.
@@ -48,7 +51,7 @@ func (b BusOptions) External() bool { return len(b.URLs) > 0 || b.Context != "" 
 
 // Credentials says that a client has something to show to the server.
 func (b BusOptions) Credentials() bool {
-	return b.Creds != "" || b.NKey != "" || b.Cert != "" || b.Context != "" ||
+	return b.Creds != "" || b.NKey != "" || b.Cert != "" || b.Context != "" || b.User != "" || b.Token != "" ||
 		slices.ContainsFunc(b.URLs, func(u string) bool { return strings.Contains(u, "@") })
 }
 
@@ -79,6 +82,7 @@ type DoorOptions struct {
 	TenantQueue      int           // requests of one tenant that may wait
 	Deadline         time.Duration // of a request that names none
 	MixedCompute     bool
+	Accounts         bool // the bus has an account for each tenant, whose name the server fills into its subjects
 	LocalPrefill     int  // prompts up to this length are prefilled by decode itself; 0 = none
 	Insecure         bool // allow other machines in without keys or credentials
 }
@@ -91,18 +95,15 @@ func (o Options) keysDir() string {
 	return filepath.Join(o.Data, "keys")
 }
 
-// checkExposure refuses doors that anybody on the network could use, unless the operator said so.
-func (o Options) checkExposure(http, nats bool) error {
+// checkExposure refuses doors that anybody on the network could use, unless the operator said so. The embedded server looks after
+// its own door.
+func (o Options) checkExposure(http bool) error {
 	if o.Door.Insecure {
 		return nil
 	}
 	if http && !loopback(o.Door.HTTP) && len(o.Door.Keys) == 0 {
 		return fmt.Errorf("cluster: --http %s is open to other machines and no API key is asked for: give --api-key KEY=TENANT, "+
 			"listen on 127.0.0.1, or say --insecure", o.Door.HTTP)
-	}
-	if nats && !o.Bus.External() && !loopback(o.Bus.Listen) {
-		return fmt.Errorf("cluster: --nats %s is open to other machines and the embedded server asks for no credentials: listen on "+
-			"127.0.0.1, use a NATS server of your own with --nats-url and --nats-creds, or say --insecure", o.Bus.Listen)
 	}
 	for _, u := range o.Bus.URLs {
 		if !loopback(hostOf(u)) && !o.Bus.Credentials() {

@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"quire/bus/jet"
+	"quire/keys"
+	"quire/kvtransfer"
+	"quire/model"
+	"quire/router"
+)
+
+// readyWithin is how long `up` waits for its own workers to be seen by its own router.
+const readyWithin = 30 * time.Second
+
+// front is what a router stands on.
+type front struct {
+	id   string
+	src  *model.Source
+	bus  *jet.Conn
+	ring *keys.Ring
+}
+
+// startRouter runs a router with both doors. It is drained before its doors close, so that what runs can still answer.
+func (c *Cluster) startRouter(ctx context.Context, f front) (*router.Service, error) {
+	text, served := router.FromSource(f.src)
+	d := c.o.Door
+	log := c.o.Log.With("role", "router", "id", f.id)
+	r, err := router.Start(ctx, router.Config{ID: f.id, Served: served, Text: text, Bus: f.bus, Names: c.o.names(), Keys: f.ring, Log: log,
+		Policy: router.Policy{MaxModelLen: c.o.Model.MaxLen, DefaultMaxTokens: d.DefaultMaxTokens, MixedCompute: d.MixedCompute,
+			MaxQueue: d.Queue, MaxQueueTenant: d.TenantQueue, DefaultDeadline: kvtransfer.Tick(d.Deadline.Microseconds())}})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.openDoors(ctx, f, r); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	c.run("router "+f.id, r)
+	return r, nil
+}
+
+func (c *Cluster) openDoors(ctx context.Context, f front, r *router.Service) error {
+	d := c.o.Door
+	log := c.o.Log.With("role", "router", "id", f.id)
+	http, err := router.OpenHTTP(r, router.HTTPConfig{Address: d.HTTP, Keys: d.Keys, Insecure: d.Insecure, Version: c.o.Version,
+		Metrics: func(w io.Writer) { r.WriteMetrics(w) }, Log: log})
+	if err != nil {
+		return portError(ctx, "http", d.HTTP, err)
+	}
+	c.info.HTTP = http.Address()
+	c.addDoor("http door", http)
+	nats, err := router.OpenNATS(ctx, r, router.NATSConfig{API: f.bus, Names: c.o.names(), Accounts: d.Accounts, Version: c.o.Version, ID: f.id, Log: log})
+	if err != nil {
+		return err
+	}
+	c.addDoor("nats door", nats)
+	return nil
+}
+
+// addDoor notes a door: what is open when the time is up is cut.
+func (c *Cluster) addDoor(name string, d interface {
+	Drain(context.Context) error
+	Close() error
+}) {
+	c.add(name, func(ctx context.Context) error {
+		err := d.Drain(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+		return errors.Join(err, d.Close())
+	})
+}
+
+// ready waits until the router sees a prefill and a decode that fit each other.
+func (c *Cluster) ready(ctx context.Context, r *router.Service) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	for {
+		missing := r.Health().Missing
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case err := <-c.dead:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("cluster: not ready after %s: %s missing", readyWithin, strings.Join(missing, ", "))
+		}
+	}
+}

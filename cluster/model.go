@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"quire/device"
+	"quire/device/cpu"
+	_ "quire/embedded" // the model that an empty path opens
+	"quire/model"
+)
+
+// loaded is a model on the device of this process.
+type loaded struct {
+	src     *model.Source
+	dev     device.Device
+	weights *model.Weights
+}
+
+// load opens the model and packs its weights for the device: one device and one copy of the weights for all workers here.
+func (c *Cluster) load() (*loaded, error) {
+	m := c.o.Model
+	src, err := model.Open(m.Path, model.OpenOptions{Progress: c.o.Progress, Name: m.Name})
+	if err != nil {
+		return nil, err
+	}
+	c.add("model", func(context.Context) error { return src.Close() })
+	dev, err := cpu.New(cpu.Options{Threads: c.o.Pool.Threads})
+	if err != nil {
+		return nil, err
+	}
+	c.add("device", func(context.Context) error { return dev.Close() })
+	w, err := model.LoadWeights(dev, src, c.o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	c.describe(src)
+	i := dev.Info()
+	c.info.Device = fmt.Sprintf("%s: %s, %d threads", i.Backend, i.Variant, i.Threads)
+	return &loaded{src, dev, w}, nil
+}
+
+// describe notes what is served.
+func (c *Cluster) describe(src *model.Source) {
+	c.info.Model = ModelInfo{Name: src.Name, BuiltIn: src.Path == "", Bytes: src.Bytes, Context: src.Config.Context}
+}
+
+// pools counts the page pools of this process: each has its own number, so that no view or grant of one is good for another.
+var pools atomic.Uint64
+
+// engine makes a worker's engine over a pool of its own.
+func (l *loaded) engine(o Options, pages int) (model.Engine, uint64, error) {
+	kv := device.F16
+	if o.Model.KVType == "f32" {
+		kv = device.F32
+	}
+	pool := pools.Add(1)
+	e, err := model.NewEngine(l.dev, l.weights, model.EngineOptions{Pages: pages, PageSize: o.Pool.PageSize, KVType: kv, Pool: pool})
+	return e, pool, err
+}
+
+// rowBytes is what one token's keys and values take in all layers.
+func (l *loaded) rowBytes(o Options) int {
+	size := 2
+	if o.Model.KVType == "f32" {
+		size = 4
+	}
+	cfg := l.src.Config
+	return cfg.Layers * 2 * cfg.KVHeads * cfg.HeadDim * size
+}
+
+// slug names a model in subjects: its name as far as it fits, and its fingerprint, so that two files of one name never meet.
+func slug(name string, fingerprint [32]byte) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(name) {
+		switch {
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() == 23 {
+			break
+		}
+	}
+	head := strings.Trim(b.String(), "-")
+	if head == "" {
+		head = "model"
+	}
+	return head + "-" + hex.EncodeToString(fingerprint[:4])
+}

@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"quire/bus/jet"
+	"quire/kvtransfer"
+	"quire/model"
+)
+
+// Up runs every role in this process: the embedded server (unless the bus is external), prefill and decode workers that share
+// one device and one copy of the weights, and the router with its doors. It returns when a request can be answered; whatever
+// was started before an error is taken down again.
+func Up(ctx context.Context, o Options) (*Cluster, error) {
+	return start(ctx, o, func(c *Cluster) error { return c.up(ctx) })
+}
+
+func start(ctx context.Context, o Options, fn func(*Cluster) error) (*Cluster, error) {
+	c, err := begin(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := fn(c); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, c.abandon(err)
+	}
+	c.took = time.Since(c.began)
+	return c, nil
+}
+
+func (c *Cluster) up(ctx context.Context) error {
+	if err := c.o.checkExposure(true); err != nil {
+		return err
+	}
+	// Before a model is loaded for nothing:
+	if err := checkPort(ctx, "http", c.o.Door.HTTP); err != nil {
+		return err
+	}
+	var server *jet.Server
+	var err error
+	if !c.o.Bus.External() {
+		if server, err = c.startServer(); err != nil {
+			return err
+		}
+	}
+	ring, err := c.ring(ctx, true)
+	if err != nil {
+		return err
+	}
+	l, err := c.load()
+	if err != nil {
+		return err
+	}
+	workers, err := c.plan(l, map[kvtransfer.Role][]string{
+		kvtransfer.RolePrefill: number("p", c.o.Prefill), kvtransfer.RoleDecode: number("d", c.o.Decode)})
+	if err != nil {
+		return err
+	}
+	// One connection tells what happens to the bus; the others would only repeat it.
+	first, err := c.connect(ctx, "bus", server, c.connectionLog(server))
+	if err != nil {
+		return err
+	}
+	if err := c.shared(ctx, first); err != nil {
+		return err
+	}
+	for _, w := range workers {
+		w.ring = ring
+		if w.bus, err = c.connect(ctx, fmt.Sprintf("%s/%s", w.role, w.id), server, nil); err != nil {
+			return err
+		}
+		if err := c.startWorker(ctx, l, w); err != nil {
+			return err
+		}
+	}
+	b, err := c.connect(ctx, "router/r1", server, nil)
+	if err != nil {
+		return err
+	}
+	r, err := c.startRouter(ctx, front{"r1", l.src, b, ring})
+	if err != nil {
+		return err
+	}
+	return c.ready(ctx, r)
+}
+
+// connectionLog is quiet about a server of this process: it comes and goes with the process.
+func (c *Cluster) connectionLog(server *jet.Server) *slog.Logger {
+	if server != nil {
+		return nil
+	}
+	return c.o.Log.With("role", "bus")
+}
+
+// number gives ids p1, p2, ...
+func number(prefix string, n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s%d", prefix, i+1)
+	}
+	return ids
+}
+
+// Bus runs the embedded server and keeps the shared streams.
+func Bus(ctx context.Context, o Options) (*Cluster, error) {
+	o.Log = o.Log.With("role", "bus")
+	return start(ctx, o, func(c *Cluster) error {
+		server, err := c.startServer()
+		if err != nil {
+			return err
+		}
+		if _, err := c.ring(ctx, true); err != nil {
+			return err
+		}
+		b, err := c.connect(ctx, "bus", server, nil)
+		if err != nil {
+			return err
+		}
+		return c.shared(ctx, b)
+	})
+}
+
+// Router runs a router and its doors against a bus elsewhere.
+func Router(ctx context.Context, o Options) (*Cluster, error) {
+	o.Log = o.Log.With("role", "router", "id", o.ID)
+	return start(ctx, o, func(c *Cluster) error {
+		if err := c.o.checkExposure(true); err != nil {
+			return err
+		}
+		if err := checkPort(ctx, "http", c.o.Door.HTTP); err != nil {
+			return err
+		}
+		src, err := model.OpenTokenizer(c.o.Model.Path, model.OpenOptions{Progress: c.o.Progress, Name: c.o.Model.Name})
+		if err != nil {
+			return err
+		}
+		c.describe(src)
+		if _, _, err := limit(c.o.Model.MaxLen, src.Config.Context, nil); err != nil {
+			return err
+		}
+		ring, err := c.ring(ctx, false)
+		if err != nil {
+			return err
+		}
+		b, err := c.connect(ctx, "router/"+c.o.ID, nil, c.o.Log)
+		if err != nil {
+			return err
+		}
+		_, err = c.startRouter(ctx, front{c.o.ID, src, b, ring})
+		return err
+	})
+}
+
+// Prefill runs a prefill worker against a bus elsewhere.
+func Prefill(ctx context.Context, o Options) (*Cluster, error) {
+	return work(ctx, o, kvtransfer.RolePrefill)
+}
+
+// Decode runs a decode worker against a bus elsewhere.
+func Decode(ctx context.Context, o Options) (*Cluster, error) {
+	return work(ctx, o, kvtransfer.RoleDecode)
+}
+
+func work(ctx context.Context, o Options, role kvtransfer.Role) (*Cluster, error) {
+	o.Log = o.Log.With("role", string(role), "id", o.ID)
+	return start(ctx, o, func(c *Cluster) error {
+		if err := c.o.checkExposure(false); err != nil {
+			return err
+		}
+		l, err := c.load()
+		if err != nil {
+			return err
+		}
+		workers, err := c.plan(l, map[kvtransfer.Role][]string{role: {c.o.ID}})
+		if err != nil {
+			return err
+		}
+		w := workers[0]
+		w.log = c.o.Log
+		if w.ring, err = c.ring(ctx, false); err != nil {
+			return err
+		}
+		if w.bus, err = c.connect(ctx, fmt.Sprintf("%s/%s", role, c.o.ID), nil, c.o.Log); err != nil {
+			return err
+		}
+		return c.startWorker(ctx, l, w)
+	})
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+)
+
+type modelsCmd struct{ clientFlags }
+
+// Run lists what a running cluster serves.
+func (m *modelsCmd) Run(s streams, src origins) error {
+	d, err := m.open(src)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	list, err := d.models(ctx)
+	if err != nil {
+		return fmt.Errorf("models: %w", err)
+	}
+	t := tabwriter.NewWriter(s.out, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(t, "MODEL\tLIMIT\tVOCABULARY")
+	for _, e := range list {
+		fmt.Fprintf(t, "%s\t%d tokens a request\t%d\n", e.ID, e.MaxModelLen, e.Vocab)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"quire/cluster"
+)
+
+// drainTime is how long work in flight may go on after the first signal: process runners kill after 5 s.
+const drainTime = 4500 * time.Millisecond
+
+// serve starts roles and keeps them up until a signal or until one of them ends by itself. The first SIGINT, SIGTERM or SIGHUP
+// drains; the second ends the process at once.
+func serve(start func(context.Context) (*cluster.Cluster, error), ready func(*cluster.Cluster)) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stop := make(chan struct{})
+	go func() {
+		<-signals
+		close(stop)
+		cancel()
+		<-signals
+		os.Exit(exitInterrupted)
+	}()
+
+	c, err := start(ctx)
+	if err != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return nil // asked to stop before it had started
+		}
+		return err
+	}
+	ready(c)
+	var died error
+	select {
+	case <-stop:
+	case died = <-c.Dead():
+	}
+	drain, done := context.WithTimeout(context.Background(), drainTime)
+	defer done()
+	return errors.Join(died, c.Stop(drain))
+}
