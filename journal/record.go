@@ -222,6 +222,9 @@ func Decode(b []byte) (Record, error) {
 
 func facts[T Facts](raw []byte) (Facts, error) {
 	var v T
+	if string(raw) == "null" {
+		return nil, fmt.Errorf("no facts")
+	}
 	if err := strict(raw, &v); err != nil {
 		return nil, err
 	}
