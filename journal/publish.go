@@ -1,0 +1,132 @@
+package journal
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"quire/bus"
+)
+
+// run publishes the queue's head until it is stored, then the next.
+func (w *Writer) run(ctx context.Context) {
+	defer close(w.done)
+	defer w.abandon()
+	chain := NewChain(w.cfg.Peer)
+	for {
+		e, closing := w.head()
+		if e == nil {
+			if closing {
+				return
+			}
+			select {
+			case <-w.wake:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		b, next, err := chain.Next(e.rec)
+		if err == nil {
+			err = w.store(ctx, e.rec, next, b)
+		}
+		if ctx.Err() != nil && err != nil {
+			return
+		}
+		if err == nil {
+			chain = next
+		}
+		w.finish(e, err)
+	}
+}
+
+// abandon tells those who still wait that their records are lost; the records stay in the queue for Close to count.
+func (w *Writer) abandon() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closing = true
+	for _, e := range w.queue {
+		if e.wait != nil {
+			e.wait <- ErrClosed
+		}
+	}
+}
+
+// head gives the first entry that somebody still wants, and drops those that nobody does.
+func (w *Writer) head() (e *entry, closing bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.queue) > 0 && w.queue[0].gone {
+		w.queue = w.queue[1:]
+		w.stats.Refused++
+	}
+	if len(w.queue) == 0 {
+		return nil, w.closing
+	}
+	return w.queue[0], w.closing
+}
+
+// finish reports the outcome of the queue's head and takes it off.
+func (w *Writer) finish(e *entry, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = w.queue[1:]
+	if e.wait != nil {
+		e.wait <- err
+	} else {
+		w.puts--
+	}
+	if err != nil {
+		w.stats.Refused++
+	} else {
+		w.stats.Stored++
+	}
+}
+
+// store publishes the same bytes until the bus has them. Only a record that the bus can never take, or the end of ctx, ends
+// it with an error.
+func (w *Writer) store(ctx context.Context, r Record, at Chain, b []byte) error {
+	m := bus.Enqueue{Subject: w.cfg.Names.Journal(string(r.Facts.kind()), at.Service), Data: b, Expect: w.cfg.Stream,
+		ID: fmt.Sprintf("%s.%d.%d", at.Service, at.Epoch, at.Counter)}
+	if w.cfg.Signer != nil {
+		m.Header = map[string][]string{SignatureHeader: {hex.EncodeToString(Sign(w.cfg.Signer, b))}}
+	}
+	pause := w.cfg.Wait
+	for {
+		try, cancel := context.WithTimeout(ctx, w.cfg.Try)
+		_, err := w.cfg.Bus.Enqueue(try, m)
+		cancel()
+		if err == nil || errors.Is(err, bus.ErrDuplicate) {
+			w.changed(nil)
+			return nil
+		}
+		w.changed(err)
+		if errors.Is(err, bus.ErrTooLarge) {
+			return fmt.Errorf("journal: %s of %s: %d bytes: %w", r.Facts.kind(), r.Key, len(b), err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		pause = min(2*pause, 16*w.cfg.Wait)
+	}
+}
+
+// changed keeps the last outcome and notifies on a change.
+func (w *Writer) changed(err error) {
+	w.mu.Lock()
+	before := w.failing
+	w.failing = err
+	if err != nil {
+		w.stats.Retries++
+	}
+	w.mu.Unlock()
+	if w.cfg.Notify != nil && (before == nil) != (err == nil) {
+		w.cfg.Notify(err)
+	}
+}
