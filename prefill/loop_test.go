@@ -235,17 +235,20 @@ func (w *world) heal() {
 	}
 }
 
-// check compares what was sent with a straight computation.
-func (w *world) check() {
-	info := w.engine.Info()
-	if c := w.loop.ledger.Counts(); c.Free != c.Total {
-		w.t.Fatalf("pages: %+v", c)
-	}
-	ids := make([]page.ID, info.Pages)
+func allPages(n int) []page.ID {
+	ids := make([]page.ID, n)
 	for i := range ids {
 		ids[i] = page.ID(i)
 	}
-	if p := w.engine.NonZero(ids); p != -1 {
+	return ids
+}
+
+// check compares what was sent with a straight computation.
+func (w *world) check() {
+	if c := w.loop.ledger.Counts(); c.Free != c.Total {
+		w.t.Fatalf("pages: %+v", c)
+	}
+	if p := w.engine.NonZero(allPages(w.engine.Info().Pages)); p != -1 {
 		w.t.Fatalf("page %d is free and not zero", p)
 	}
 	for k, j := range w.jobs {
@@ -269,8 +272,8 @@ func (w *world) checkSent(k kvtransfer.Key, j Job) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	want := straight(w.t, w.engine.Info(), j.Tokens)
-	info, n := w.engine.Info(), len(j.Tokens)
+	want := straight(w.t, j.Tokens)
+	n := len(j.Tokens)
 	tags := make([][16]byte, m.Frames)
 	rows := 0
 	for i := range m.Frames {
@@ -282,7 +285,7 @@ func (w *world) checkSent(k kvtransfer.Key, j Job) {
 		if err != nil {
 			w.t.Fatalf("%s: frame %d: %v", k, i, err)
 		}
-		if !bytes.Equal(plain, want.frame(info, f.Header)) {
+		if !bytes.Equal(plain, want.frame(f.Header)) {
 			w.t.Fatalf("%s: frame %d of %d: other bytes than a straight computation of %d tokens gives", k, i, m.Frames, n)
 		}
 		rows += f.Header.RowTo - f.Header.RowFrom
@@ -300,9 +303,9 @@ type computed struct {
 	hidden []float32
 }
 
-func straight(t *rapid.T, info model.Info, tokens []int32) computed {
-	e := modeltest.NewEngine(modeltest.Options{Pages: 1, PageSize: 64, Pool: 9})
-	l := page.NewLedger(9, 1, 64)
+func straight(t rapid.TB, tokens []int32) computed {
+	e := modeltest.NewEngine(modeltest.Options{Pages: 1, PageSize: 128, Pool: 9})
+	l := page.NewLedger(9, 1, 128)
 	o := page.Owner{Attempt: 1}
 	must := func(err error) {
 		if err != nil {
@@ -324,7 +327,7 @@ func straight(t *rapid.T, info model.Info, tokens []int32) computed {
 }
 
 // frame is what a frame must hold.
-func (c computed) frame(info model.Info, h kvtransfer.FrameHeader) []byte {
+func (c computed) frame(h kvtransfer.FrameHeader) []byte {
 	b, err := c.engine.Read(c.view, model.Range{LayerFrom: h.LayerFrom, LayerTo: h.LayerTo, RowFrom: h.RowFrom, RowTo: h.RowTo}, nil)
 	if err != nil {
 		return nil

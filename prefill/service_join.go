@@ -45,20 +45,25 @@ func (s *Service) consume(ctx context.Context, c bus.Consumer, fn func(bus.Deliv
 	})
 }
 
-// retry calls fn until it succeeds or ctx ends: processes start in any order. It logs the first failure.
+// retry calls fn until it succeeds or ctx ends: processes start in any order. It logs the first failure, and returns the last
+// one that had a reason of its own.
 func (s *Service) retry(ctx context.Context, what string, fn func() error) error {
-	for first := true; ; first = false {
+	var last error
+	for {
 		err := fn()
 		if err == nil {
 			return nil
 		}
-		if first {
+		if last == nil {
 			s.cfg.Log.Info("prefill waits", "for", what, "error", err)
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
 		}
 		select {
 		case <-time.After(beatEvery):
 		case <-ctx.Done():
-			return fmt.Errorf("prefill: %s: %w", what, err)
+			return fmt.Errorf("prefill: %s: %w", what, last)
 		}
 	}
 }
