@@ -13,7 +13,10 @@ import (
 // ensureBucket makes QUIRE_EPOCH, whose revisions are epochs.
 func (c *Conn) ensureBucket(ctx context.Context) error {
 	name := c.names.EpochBucket()
-	_, err := c.js.KeyValue(ctx, name)
+	kv, err := c.js.KeyValue(ctx, name)
+	if err == nil {
+		return c.checkBucket(ctx, kv)
+	}
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		_, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: name, Description: "one life of one process: the revision of <role>.<id> is its epoch",
@@ -24,6 +27,20 @@ func (c *Conn) ensureBucket(ctx context.Context) error {
 		}
 	}
 	return wrap("make bucket "+name, err)
+}
+
+// checkBucket refuses a bucket that forgets: after a restart its revisions, and so the epochs, would begin again.
+func (c *Conn) checkBucket(ctx context.Context, kv jetstream.KeyValue) error {
+	st, err := kv.Status(ctx)
+	if err != nil {
+		return wrap("look at bucket "+kv.Bucket(), err)
+	}
+	full, ok := st.(*jetstream.KeyValueBucketStatus)
+	if ok && full.StreamInfo().Config.Storage != jetstream.FileStorage {
+		return fmt.Errorf("bus: bucket %s is configured otherwise: storage is %v, Quire needs %v: remove it (nats kv del %s)",
+			kv.Bucket(), full.StreamInfo().Config.Storage, jetstream.FileStorage, kv.Bucket())
+	}
+	return nil
 }
 
 // NextEpoch implements bus.Streams.

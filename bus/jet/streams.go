@@ -33,16 +33,25 @@ func (s streams) EnsureShared(ctx context.Context) error {
 	return nil
 }
 
-func (c *Conn) ensureShared(ctx context.Context) error {
-	for _, spec := range bus.SharedStreams(c.names) {
-		if spec.Name == c.names.JournalStream() {
-			if c.opt.JournalBytes != 0 {
-				spec.MaxBytes = c.opt.JournalBytes
-			}
-			if c.opt.JournalAge != 0 {
-				spec.MaxAge = c.opt.JournalAge
-			}
+// sharedSpecs are the shared streams with the limits that the operator chose.
+func (c *Conn) sharedSpecs() []bus.StreamSpec {
+	specs := bus.SharedStreams(c.names)
+	for i, spec := range specs {
+		if spec.Name != c.names.JournalStream() {
+			continue
 		}
+		if c.opt.JournalBytes != 0 {
+			specs[i].MaxBytes = c.opt.JournalBytes
+		}
+		if c.opt.JournalAge != 0 {
+			specs[i].MaxAge = c.opt.JournalAge
+		}
+	}
+	return specs
+}
+
+func (c *Conn) ensureShared(ctx context.Context) error {
+	for _, spec := range c.sharedSpecs() {
 		if err := c.ensure(ctx, spec, max(c.opt.Replicas, 1)); err != nil {
 			return err
 		}
