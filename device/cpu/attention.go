@@ -105,12 +105,20 @@ func runAttend(p *plan, t *task, w *worker, item int) {
 }
 
 func (s *attnScratch) fit(rows, dim, wide int) {
-	if len(s.keys) < dim*tileRows {
-		s.keys, s.values = alignedFloats(dim*tileRows), alignedFloats(wide*tileRows)
-	}
+	grow(&s.keys, dim*tileRows)
+	grow(&s.values, wide*tileRows)
+	grow(&s.query, rows*dim)
+	grow(&s.out, rows*wide)
+	grow(&s.scores, rows*tileRows)
 	if len(s.state) < rows {
-		s.query, s.out, s.scores = alignedFloats(rows*dim), alignedFloats(rows*wide), alignedFloats(rows*tileRows)
 		s.state = make([]softState, rows)
+	}
+}
+
+// grow gives room for n numbers; what was there is lost.
+func grow(f *[]float32, n int) {
+	if len(*f) < n {
+		*f = alignedFloats(n)
 	}
 }
 

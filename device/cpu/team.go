@@ -136,8 +136,6 @@ type worker struct {
 
 // floats gives scratch for n numbers; what was in it is lost.
 func (w *worker) floats(n int) []float32 {
-	if cap(w.panel) < n {
-		w.panel = alignedFloats(n)
-	}
+	grow(&w.panel, n)
 	return w.panel[:n]
 }

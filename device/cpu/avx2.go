@@ -1,0 +1,130 @@
+//go:build amd64
+
+package cpu
+
+//go:generate go run ./gen
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/klauspost/cpuid/v2"
+
+	"quire/device"
+)
+
+// fastKernels lists the assembly variants that this processor runs, the fastest first.
+func fastKernels() []*kernels {
+	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) {
+		return []*kernels{avx2}
+	}
+	return nil
+}
+
+// avx2 is vectors of 8 with fused multiply-adds.
+var avx2 = &kernels{
+	name:      "avx2",
+	floatRows: floatRowsAVX2,
+	int8Rows:  int8RowsAVX2,
+	dequant:   dequantAVX2,
+	quantise:  quantiseRow,
+	norm:      normAVX2,
+	swiGLU:    func(dst, gate, up []float32) { swiGLURow(&dst[0], &gate[0], &up[0], len(gate)) },
+	softmax:   softmaxAVX2,
+	toHalf:    toHalfAVX2,
+	widen:     widenRow,
+}
+
+func floatRowsAVX2(a floatArgs, rows int) {
+	for ; rows > 0; rows -= 6 {
+		switch rows {
+		case 1:
+			floatTile1(&a)
+		case 2:
+			floatTile2(&a)
+		case 3:
+			floatTile3(&a)
+		case 4:
+			floatTile4(&a)
+		case 5:
+			floatTile5(&a)
+		default:
+			floatTile6(&a)
+		}
+		a.x, a.out = unsafe.Add(a.x, 6*a.xStride), unsafe.Add(a.out, 6*a.outStride)
+	}
+}
+
+func int8RowsAVX2(t device.Type, a int8Args, rows int) {
+	for rows > 0 {
+		n := 1
+		switch {
+		case rows >= 4:
+			n = 4
+		case rows >= 2:
+			n = 2
+		}
+		int8Tile(t, &a, n)
+		a.x, a.out = unsafe.Add(a.x, n*a.xStride), unsafe.Add(a.out, n*a.outStride)
+		rows -= n
+	}
+}
+
+// int8Tile computes 1, 2 or 4 rows.
+func int8Tile(t device.Type, a *int8Args, rows int) {
+	switch {
+	case t == device.Q8_0 && rows == 4:
+		q8Tile4(a)
+	case t == device.Q8_0 && rows == 2:
+		q8Tile2(a)
+	case t == device.Q8_0:
+		q8Tile1(a)
+	case t == device.Q4_0 && rows == 4:
+		q40Tile4(a)
+	case t == device.Q4_0 && rows == 2:
+		q40Tile2(a)
+	case t == device.Q4_0:
+		q40Tile1(a)
+	case rows == 4:
+		q41Tile4(a)
+	case rows == 2:
+		q41Tile2(a)
+	default:
+		q41Tile1(a)
+	}
+}
+
+func dequantAVX2(t device.Type, dst []float32, src unsafe.Pointer) {
+	blocks := len(dst) / (32 * panelRows)
+	switch t {
+	case device.F16:
+		widenRow(unsafe.Pointer(&dst[0]), 32, src, len(dst)/8)
+	case device.BF16:
+		widenBF16(&dst[0], src, len(dst)/8)
+	case device.Q8_0:
+		dequantQ8(&dst[0], src, blocks)
+	case device.Q4_0:
+		dequantQ40(&dst[0], src, blocks)
+	case device.Q4_1:
+		dequantQ41(&dst[0], src, blocks)
+	}
+}
+
+func normAVX2(dst, x, w []float32, a normArgs) {
+	scaleRow(&dst[0], &x[0], &w[0], rootScale(sumSquares(&x[0], len(x)), a), len(x))
+}
+
+func softmaxAVX2(s *[tileRows]float32, n int, st *softState, out []float32) {
+	for i := n; i < tileRows; i++ {
+		s[i] = float32(math.Inf(-1))
+	}
+	softmaxTile(&s[0], st, &out[0], len(out))
+}
+
+func toHalfAVX2(dst []uint16, src []float32) {
+	n := len(src) &^ 7
+	if n > 0 {
+		toHalfRow(&dst[0], &src[0], n)
+	}
+	toHalfGo(dst[n:], src[n:])
+}
