@@ -82,9 +82,9 @@ type BusFault string
 // The faults that the loop tells apart. Anything else counts as FaultFailed.
 const (
 	FaultNone     BusFault = ""
-	FaultNobody   BusFault = "no responders" // nothing was taken
-	FaultTimeout  BusFault = "timeout"       // nobody knows
-	FaultInvalid  BusFault = "invalid"       // the answer's signature or shape is wrong
+	FaultNobody   BusFault = "nobody listens" // nothing was taken
+	FaultTimeout  BusFault = "timeout"        // nobody knows
+	FaultInvalid  BusFault = "invalid"        // the answer's signature or shape is wrong
 	FaultFailed   BusFault = "failed"
 	FaultTooLarge BusFault = "too large"
 )

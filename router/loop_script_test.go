@@ -145,7 +145,7 @@ func body(d *datadriven.TestData) kvtransfer.ReplyBody {
 func text(d *datadriven.TestData, name string) string {
 	for _, arg := range d.CmdArgs {
 		if arg.Key == name {
-			return strings.Join(arg.Vals, ",")
+			return strings.ReplaceAll(strings.Join(arg.Vals, ","), "_listens", " listens")
 		}
 	}
 	return ""
