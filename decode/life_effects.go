@@ -19,6 +19,7 @@ import (
 func (l *life) perform(e Effect) {
 	switch e := e.(type) {
 	case Reserved:
+		l.checkZero(e.M)
 		l.answer(e.ID, kvtransfer.KindReservation, e.Body)
 	case Refused:
 		l.answerWith(e.ID, kvtransfer.KindRefused, &e.M)
@@ -46,7 +47,7 @@ func (l *life) perform(e Effect) {
 		delete(l.pickers, e.Key)
 		l.mu.Unlock()
 	case Zero:
-		l.zeros.push(func() { l.post(Zeroed{Pages: e.Pages, Err: device(l.cfg.Engine.Zero(e.Pages))}) })
+		l.zeros.push(func() { l.post(Zeroed{Pages: e.Pages, Err: device(l.zero(e.Pages))}) })
 	case PurgeKV:
 		l.control.push(func() { l.purge(e.Key) })
 	case Ack:

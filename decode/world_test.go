@@ -155,6 +155,7 @@ func (w *world) run(e Effect) {
 	case OpenFrame, CopyFrame, Witness, Step, Zero:
 		w.engine(e)
 	case Reserved:
+		w.promised(e.M)
 		w.jobs[e.M.Key].res, w.jobs[e.M.Key].hash = e.M, seal.HashReservation(e.Body)
 	case Refused:
 		w.refusals[e.M.Key] = e.M.Error
@@ -462,5 +463,17 @@ func (w *world) clean() {
 	}
 	if n := w.eng.NonZero(all); n >= 0 {
 		w.t.Errorf("page %d holds bytes", n)
+	}
+}
+
+// promised checks that pages hold nothing when they are promised.
+func (w *world) promised(r kvtransfer.Reservation) {
+	w.t.Helper()
+	ids := make([]page.ID, len(r.Pages))
+	for i, s := range r.Pages {
+		ids[i] = s.Page
+	}
+	if n := w.eng.NonZero(ids); n >= 0 {
+		w.t.Fatalf("page %d was promised and holds bytes", n)
 	}
 }
