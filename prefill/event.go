@@ -98,6 +98,9 @@ type Zeroed struct {
 // Drain asks to take no more jobs and to say Drained when the last hand-off has ended and its pages are free.
 type Drain struct{}
 
+// Abandon aborts every hand-off that is still open: the time for draining is over.
+type Abandon struct{}
+
 func (Tick) event()            {}
 func (Job) event()             {}
 func (JobRefused) event()      {}
@@ -115,3 +118,4 @@ func (ManifestFull) event()    {}
 func (ManifestFailed) event()  {}
 func (Zeroed) event()          {}
 func (Drain) event()           {}
+func (Abandon) event()         {}

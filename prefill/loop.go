@@ -86,7 +86,8 @@ type decode struct {
 // step is the Compute that is out.
 type step struct {
 	started kvtransfer.Tick
-	tokens  int
+	tokens  int // Invariant: 1 <= tokens <= budget.
+	budget  int
 	parts   []stepPart
 }
 
@@ -158,6 +159,8 @@ func (l *Loop) Handle(ev Event) []Effect {
 		l.zeroed(ev)
 	case Drain:
 		l.draining = true
+	case Abandon:
+		l.abandon()
 	}
 	l.pump()
 	fx := l.fx

@@ -156,6 +156,15 @@ func (l *Loop) takePages(a *attempt) {
 	}
 }
 
+// abandon aborts what is open, so that decode's clients need not wait for a lease.
+func (l *Loop) abandon() {
+	l.draining = true
+	for _, a := range l.attempts {
+		l.abort(a, kvtransfer.Errorf(kvtransfer.WorkerLost, "prefill: %s shut down with %d of %d rows computed",
+			l.cfg.Peer, a.out.Rows(), len(a.tokens)))
+	}
+}
+
 // claimed, gone and cancel hand decode's words to the attempt; the job is acknowledged with the claim's answer.
 func (l *Loop) claimed(ev Claimed) {
 	if a := l.spoken(ev.From, ev.Msg.Key); a != nil && a.out.Claimed(ev.Msg) == nil {

@@ -23,13 +23,14 @@ func (l *Loop) startStep() {
 			lease = d
 		}
 	}
-	shares, next := nextStep(cands, l.turn, stepBudget(l.cfg.Chunk, lease, l.perToken))
+	budget := stepBudget(l.cfg.Chunk, lease, l.perToken)
+	shares, next := nextStep(cands, l.turn, budget)
 	if len(shares) == 0 {
 		return
 	}
 	l.turn = next
 	l.steps++
-	l.step = &step{started: l.now}
+	l.step = &step{started: l.now, budget: budget}
 	work := make([]model.Work, len(shares))
 	for i, s := range shares {
 		a := l.attempts[s.index]
@@ -61,7 +62,7 @@ func (l *Loop) chunkDone(ev ChunkDone) {
 	}
 	if ev.Err == nil {
 		l.stats.StepTokens += uint64(s.tokens)
-		l.perToken = measure(l.perToken, l.now-s.started, s.tokens)
+		l.perToken = measure(l.perToken, l.now-s.started, s.tokens, s.budget)
 	} else {
 		l.stats.StepsFailed++
 	}

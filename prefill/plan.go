@@ -66,9 +66,10 @@ func stepBudget(chunk int, lease, perToken kvtransfer.Tick) int {
 	return min(chunk, max(leastChunk, int(min(lease/stepOfLease/perToken, kvtransfer.Tick(chunk)))))
 }
 
-// measure takes the duration of a step into account: slower counts at once, faster little by little.
-func measure(perToken, took kvtransfer.Tick, tokens int) kvtransfer.Tick {
-	if tokens < 1 {
+// measure takes the duration of a step into account: slower counts at once, faster little by little. A step much smaller than
+// its budget says nothing, since the weights are read once however few its tokens are.
+func measure(perToken, took kvtransfer.Tick, tokens, budget int) kvtransfer.Tick {
+	if tokens < 1 || tokens < min(budget, firstChunk) {
 		return perToken
 	}
 	now := max(1, took/kvtransfer.Tick(tokens))

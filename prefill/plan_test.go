@@ -82,24 +82,26 @@ func TestStepBudget(t *testing.T) {
 
 // TestMeasureForgetsSlowly says that a slow step counts at once and a fast one little by little.
 func TestMeasureForgetsSlowly(t *testing.T) {
-	rate := measure(0, 800, 8)
+	rate := measure(0, 800, 8, 8)
 	if rate != 100 {
 		t.Fatalf("800 us for 8 tokens: %d a token", rate)
 	}
-	if rate = measure(rate, 900, 1); rate != 900 {
+	if rate = measure(rate, 900, 1, 1); rate != 900 {
 		t.Errorf("a slower step: %d a token, want 900", rate)
 	}
-	if rate = measure(rate, 100, 1); rate != 800 {
+	if rate = measure(rate, 100, 1, 1); rate != 800 {
 		t.Errorf("a faster step: %d a token, want 800", rate)
 	}
 	for range 200 {
-		rate = measure(rate, 100, 1)
+		rate = measure(rate, 100, 1, 1)
 	}
 	if rate != 100 {
 		t.Errorf("after many fast steps: %d a token, want 100", rate)
 	}
-	if got := measure(rate, 5000, 0); got != rate {
-		t.Errorf("a step of no tokens: %d", got)
+	for _, tokens := range []int{0, 1, 31} {
+		if got := measure(rate, 5000, tokens, 256); got != rate {
+			t.Errorf("a step of %d tokens counts: %d a token", tokens, got)
+		}
 	}
 }
 

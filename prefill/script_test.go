@@ -173,6 +173,9 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		k, _ := s.key(t, d)
 		d.ScanArgs(t, "n", &n)
 		return s.send(testJob(k.ID[0], n, wrongs[strings.TrimSpace(d.Input)]))
+	case "restart":
+		*s = *newScript()
+		return s.send(Tick{})
 	case "unsigned":
 		return s.send(JobRefused{})
 	case "claimed":
@@ -194,6 +197,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return s.send(DecodeHeartbeat{From: kvtransfer.Peer{Role: kvtransfer.RoleDecode, ID: "d1", Epoch: uint64(epoch)}})
 	case "drain":
 		return s.send(Drain{})
+	case "abandon":
+		return s.send(Abandon{})
 	case "state":
 		if err := s.loop.Verify(); err != nil {
 			return err.Error()

@@ -3,7 +3,6 @@ package prefill
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -46,7 +45,8 @@ const (
 	DefaultSlots = 4
 	tickEvery    = 20 * time.Millisecond
 	beatEvery    = 250 * time.Millisecond
-	storeTimeout = 4 * time.Second // of one publish; then the same bytes are sent again
+	storeTimeout = 4 * time.Second        // of one publish; then the same bytes are sent again
+	abandonWait  = 500 * time.Millisecond // for the last aborts
 	jobAckWait   = 30 * time.Second
 	jobPending   = 1024 // jobs not yet acknowledged, of all workers that share the consumer
 	senders      = 4    // goroutines that read, seal and store frames
@@ -83,10 +83,11 @@ type Service struct {
 	snap    atomic.Pointer[Snapshot]
 }
 
-// input is an event and, for a job, its delivery.
+// input is an event and, for a job, its delivery; flushed is closed once the control messages it caused are sent.
 type input struct {
 	ev       Event
 	delivery *bus.Delivery
+	flushed  chan struct{}
 }
 
 // Start takes an epoch, joins the bus and works until Close, or until the worker must stop (see Done). It waits for the bus
@@ -149,6 +150,9 @@ func (s *Service) run() {
 				in.ev = j
 			}
 			s.handle(in.ev)
+			if in.flushed != nil {
+				s.control.push(func() { close(in.flushed) })
+			}
 		case <-tick.C:
 			s.handle(Tick{Now: s.now()})
 		case <-beat.C:
@@ -182,63 +186,6 @@ func (s *Service) snapshot() *Snapshot {
 	snap := &Snapshot{Peer: s.peer, Figures: s.loop.Figures(), Stats: s.loop.Stats()}
 	s.snap.Store(snap)
 	return snap
-}
-
-// Stats tells about the worker as of the last heartbeat.
-func (s *Service) Stats() Snapshot { return *s.snap.Load() }
-
-// Peer is this life of this worker.
-func (s *Service) Peer() kvtransfer.Peer { return s.peer }
-
-// Done is closed when the worker has stopped; Err says why. It stops by itself when an invariant broke, the device failed for
-// good, or a younger process has its name.
-func (s *Service) Done() <-chan struct{} { return s.ctx.Done() }
-
-// Err is why the worker stopped, nil while it runs and after Close.
-func (s *Service) Err() error {
-	if err := context.Cause(s.ctx); err != nil && !errors.Is(err, errClosed) {
-		return err
-	}
-	return nil
-}
-
-// Drain takes no more jobs and waits until the running hand-offs have ended and every page is free.
-func (s *Service) Drain(ctx context.Context) error {
-	err := s.subs[0].Drain()
-	s.post(Drain{})
-	select {
-	case <-s.drained:
-		return err
-	case <-s.ctx.Done():
-		return s.Err()
-	case <-ctx.Done():
-		return fmt.Errorf("prefill: drain: %d hand-offs running: %w", s.Stats().Figures.Running, ctx.Err())
-	}
-}
-
-// Close stops at once. What was open is Lost to its decodes. A second call does nothing.
-func (s *Service) Close() error {
-	s.cancel(errClosed)
-	for _, q := range []*queue[func()]{&s.control, &s.frames, &s.steps, &s.zeros} {
-		q.close()
-	}
-	var errs []error
-	for _, sub := range s.subs {
-		errs = append(errs, sub.Drain())
-	}
-	if s.unwatch != nil {
-		s.unwatch()
-	}
-	s.wg.Wait()
-	return errors.Join(errs...)
-}
-
-var errClosed = errors.New("prefill: closed")
-
-// stop ends the worker for a reason.
-func (s *Service) stop(err error) {
-	s.cfg.Log.Error("prefill stops", "id", s.cfg.ID, "epoch", s.peer.Epoch, "error", err)
-	s.cancel(err)
 }
 
 func (s *Service) now() kvtransfer.Tick { return kvtransfer.Tick(time.Since(s.start).Microseconds()) }

@@ -313,6 +313,26 @@ func TestServiceRefusesJobs(t *testing.T) {
 	})
 }
 
+// TestServiceAbandons aborts what is open when the time for draining ends.
+func TestServiceAbandons(t *testing.T) {
+	start(t, bustest.Options{}, modeltest.Options{}, func(r *rig) {
+		r.silent = true
+		j := r.job(1, 5, nil)
+		r.until("claimed", func() bool { return len(r.claims) == 1 })
+		ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Second)
+		defer cancel()
+		if err := r.svc.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("drain: %v", err)
+		}
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if a := r.aborts[j.Reservation.Key]; a.Error.Code != kvtransfer.WorkerLost {
+			t.Errorf("abort %+v", a)
+		}
+	})
+}
+
 // TestServiceYoungerEpoch says that a worker stops when a process of its name starts.
 func TestServiceYoungerEpoch(t *testing.T) {
 	start(t, bustest.Options{}, modeltest.Options{}, func(r *rig) {

@@ -1,0 +1,74 @@
+package prefill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What the owner of a service sees of it, and how it ends.
+
+// Stats tells about the worker as of the last heartbeat.
+func (s *Service) Stats() Snapshot { return *s.snap.Load() }
+
+// Peer is this life of this worker.
+func (s *Service) Peer() kvtransfer.Peer { return s.peer }
+
+// Done is closed when the worker has stopped; Err says why. It stops by itself when an invariant broke, the device failed for
+// good, or a younger process has its name.
+func (s *Service) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Err is why the worker stopped, nil while it runs and after Close.
+func (s *Service) Err() error {
+	if err := context.Cause(s.ctx); err != nil && !errors.Is(err, errClosed) {
+		return err
+	}
+	return nil
+}
+
+// Drain takes no more jobs and waits until the running hand-offs have ended and every page is free. When ctx ends first, it
+// aborts those that are open, so that their decodes need not wait for a lease.
+func (s *Service) Drain(ctx context.Context) error {
+	err := s.subs[0].Drain()
+	s.post(Drain{})
+	select {
+	case <-s.drained:
+		return err
+	case <-s.ctx.Done():
+		return s.Err()
+	case <-ctx.Done():
+	}
+	running, flushed := s.Stats().Figures.Running, make(chan struct{})
+	s.postInput(input{ev: Abandon{}, flushed: flushed})
+	select {
+	case <-flushed:
+	case <-time.After(abandonWait):
+	}
+	return fmt.Errorf("prefill: drain: %d hand-offs aborted: %w", running, ctx.Err())
+}
+
+// Close stops at once. What was open is Lost to its decodes. A second call does nothing.
+func (s *Service) Close() error {
+	s.cancel(errClosed)
+	for _, q := range []*queue[func()]{&s.control, &s.frames, &s.steps, &s.zeros} {
+		q.close()
+	}
+	var errs []error
+	for _, sub := range s.subs {
+		errs = append(errs, sub.Drain())
+	}
+	if s.unwatch != nil {
+		s.unwatch()
+	}
+	s.wg.Wait()
+	return errors.Join(errs...)
+}
+
+var errClosed = errors.New("prefill: closed")
+
+// stop ends the worker for a reason.
+func (s *Service) stop(err error) {
+	s.cfg.Log.Error("prefill stops", "id", s.cfg.ID, "epoch", s.peer.Epoch, "error", err)
+	s.cancel(err)
+}
