@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"quire/kvtransfer"
 )
 
 // What the owner of a service sees of it, and how it ends.
