@@ -221,6 +221,10 @@ func (l *Loop) settleEnd(a *attempt) {
 	a.told = true
 	l.ack(a)
 	l.count(a.out.State())
+	if why := a.out.Err(); a.out.State() == kvtransfer.OutboundLost && why.Code == kvtransfer.BusFailed {
+		// Decode hears control messages yet gets no frames: it need not wait for the lease.
+		l.emit(SendAbort{To: a.out.Reservation().Decode, Msg: kvtransfer.Abort{Key: a.out.Key(), Claim: a.out.ClaimID(), Error: why}})
+	}
 	stored, _ := a.out.Progress()
 	l.emit(Ended{Key: a.out.Key(), State: a.out.State(), Error: a.out.Err(), Rows: a.out.Rows(), Frames: stored, Took: l.now - a.since})
 }

@@ -120,7 +120,7 @@ func (l *Loop) limit() (tokens int, what string) {
 func (l *Loop) jobRefused(ev JobRefused) {
 	l.asked = max(0, l.asked-1)
 	l.stats.JobsUnsigned++
-	l.emit(AckJob{Delivery: ev.Delivery})
+	l.emit(AckJob(ev))
 }
 
 // known says whether an attempt is being worked on here.
