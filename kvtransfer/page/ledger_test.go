@@ -84,10 +84,16 @@ func TestGrowOnlyByOwnWrites(t *testing.T) {
 	if _, err := s.l.Grow(alice, 5); !errors.Is(err, ErrBounds) {
 		t.Errorf("twice: %v", err)
 	}
-	g = must(s.l.Grant(alice, 5, 9))
+	g = must(s.l.Grant(alice, 5, 7))
+	do(s.l.Settle(g))
+	must(s.l.Grow(alice, 6))
+	if _, err := s.l.Grow(alice, 7); !errors.Is(err, ErrBounds) {
+		t.Errorf("in two goes: %v", err)
+	}
+	g = must(s.l.Grant(alice, 6, 9))
 	do(s.l.Settle(g)) // a step that failed: settled, not grown
-	g = must(s.l.Grant(alice, 5, 6))
-	if _, err := s.l.Grow(alice, 6); !errors.Is(err, ErrBounds) {
+	g = must(s.l.Grant(alice, 6, 7))
+	if _, err := s.l.Grow(alice, 7); !errors.Is(err, ErrBounds) {
 		t.Errorf("a new grant is open: %v", err)
 	}
 	do(s.l.Settle(g))
@@ -169,6 +175,9 @@ func TestZeroing(t *testing.T) {
 	l := NewLedger(1, 3, 4)
 	must(l.Reserve(alice, 12))
 	do(l.Release(alice))
+	if err := l.Zeroed([]ID{0, 1, 2}); !errors.Is(err, ErrState) {
+		t.Errorf("zeroed before they were given out: %v", err)
+	}
 	ids := l.TakeZeroing()
 	if len(ids) != 3 || l.TakeZeroing() != nil {
 		t.Fatalf("given out %v", ids)

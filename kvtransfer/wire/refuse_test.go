@@ -91,6 +91,8 @@ func TestNoMessage(t *testing.T) {
 // TestHostileBodies gives each decoder bytes that kill or fool a plain msgpack decoder.
 func TestHostileBodies(t *testing.T) {
 	deep := append([]byte{Version}, []byte(strings.Repeat("\x91", 1<<20))...)
+	walked := map[string]bool{"array of 4 G": true, "map of 2 G": true, "4 GiB of bytes": true, "deep": true, "never used": true,
+		"trailing byte": true, "cut": true}
 	for _, b := range bodies {
 		good := golden()[b.name]
 		for name, bad := range map[string][]byte{
@@ -113,6 +115,9 @@ func TestHostileBodies(t *testing.T) {
 			m, err := b.decode(bad)
 			if err == nil || !strings.HasPrefix(err.Error(), "wire: "+b.name+": ") {
 				t.Errorf("%s: %s: %v, %v", b.name, name, m, err)
+			}
+			if walked[name] && err != nil && !strings.Contains(err.Error(), "wire: msgpack: ") {
+				t.Errorf("%s: %s: decoded before the length walk: %v", b.name, name, err)
 			}
 		}
 	}
