@@ -1,6 +1,9 @@
 package kvtransfer
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Class says what the caller does about an error.
 type Class uint8
@@ -78,9 +81,16 @@ func (e Error) Error() string {
 // IsZero says that there is no error.
 func (e Error) IsZero() bool { return e.Code == OK }
 
-// Errorf makes an Error.
+// maxDetail is the most bytes of a Detail that Errorf makes: it wraps texts of other origin, and every error must fit a message.
+const maxDetail = 2048
+
+// Errorf makes an Error. A text that is too long ends in "...".
 func Errorf(code Code, format string, args ...any) Error {
-	return Error{Code: code, Detail: fmt.Sprintf(format, args...)}
+	d := fmt.Sprintf(format, args...)
+	if len(d) > maxDetail {
+		d = strings.ToValidUTF8(d[:maxDetail-3], "") + "..."
+	}
+	return Error{Code: code, Detail: d}
 }
 
 // Class looks the error's class up.

@@ -153,6 +153,9 @@ func TestError(t *testing.T) {
 	if e.Error() != "kvtransfer: token count: reserved 600, manifest 1" || e.Class() != ClassCorrupt || e.IsZero() {
 		t.Errorf("%v, %s", e, e.Class())
 	}
+	if long := Errorf(BusFailed, "a%s", strings.Repeat("é", maxDetail)); len(long.Detail) > maxDetail || !strings.HasSuffix(long.Detail, "é...") {
+		t.Errorf("a long text: %d bytes, ends in %q", len(long.Detail), long.Detail[len(long.Detail)-8:])
+	}
 	if bare := (Error{Code: Cancelled}); bare.Error() != "kvtransfer: cancelled" {
 		t.Error(bare)
 	}
