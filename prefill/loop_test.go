@@ -272,7 +272,7 @@ func (w *world) checkSent(k kvtransfer.Key, j Job) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	want := straight(w.t, j.Tokens)
+	want := straight(w.t, w.engine.Info().Layers, j.Tokens)
 	n := len(j.Tokens)
 	tags := make([][16]byte, m.Frames)
 	rows := 0
@@ -303,8 +303,8 @@ type computed struct {
 	hidden []float32
 }
 
-func straight(t rapid.TB, tokens []int32) computed {
-	e := modeltest.NewEngine(modeltest.Options{Pages: 1, PageSize: 128, Pool: 9})
+func straight(t rapid.TB, layers int, tokens []int32) computed {
+	e := modeltest.NewEngine(modeltest.Options{Pages: 1, PageSize: 128, Pool: 9, Layers: layers})
 	l := page.NewLedger(9, 1, 128)
 	o := page.Owner{Attempt: 1}
 	must := func(err error) {

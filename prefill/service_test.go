@@ -23,14 +23,16 @@ import (
 
 // rig is a worker on a bus in memory, with a router and a decode that the test plays.
 type rig struct {
-	t      *testing.T
-	broker *bustest.Broker
-	conn   *bustest.Conn // the test's own
-	ring   *keys.Ring
-	engine *modeltest.Engine
-	names  bus.Names
-	svc    *Service
-	stop   chan struct{} // ends the decode's heartbeats
+	t       *testing.T
+	broker  *bustest.Broker // nil over NATS
+	connect func() bus.Bus
+	conn    bus.Bus // the test's own
+	settle  func()  // lets what runs come to rest, where that can be known
+	ring    *keys.Ring
+	engine  *modeltest.Engine
+	names   bus.Names
+	svc     *Service
+	stop    chan struct{} // ends the decode's heartbeats
 
 	mu       sync.Mutex
 	claims   map[kvtransfer.Key]kvtransfer.Claim
@@ -48,24 +50,35 @@ func start(t *testing.T, bo bustest.Options, eo modeltest.Options, fn func(r *ri
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, broker: bustest.New(bo), ring: ring, engine: modeltest.NewEngine(eo), stop: make(chan struct{}),
-			claims: map[kvtransfer.Key]kvtransfer.Claim{}, aborts: map[kvtransfer.Key]kvtransfer.Abort{},
-			frames: map[kvtransfer.Key]map[uint32]kvtransfer.Frame{}, manifest: map[kvtransfer.Key]kvtransfer.Manifest{}}
+		r := newRig(t, ring, eo)
+		r.broker, r.settle = bustest.New(bo), synctest.Wait
 		defer r.broker.Close()
-		r.conn = r.broker.Connect()
-		r.must(r.conn.Streams().EnsureShared(t.Context()))
-		r.playDecode()
-		svc, err := Start(t.Context(), r.config())
-		r.must(err)
-		r.svc = svc
-		defer close(r.stop)
-		defer func() { r.must(r.svc.Close()) }()
-		fn(r)
+		r.connect = func() bus.Bus { return r.broker.Connect() }
+		r.run(fn)
 	})
 }
 
+func newRig(t *testing.T, ring *keys.Ring, eo modeltest.Options) *rig {
+	return &rig{t: t, ring: ring, engine: modeltest.NewEngine(eo), stop: make(chan struct{}), settle: func() {},
+		claims: map[kvtransfer.Key]kvtransfer.Claim{}, aborts: map[kvtransfer.Key]kvtransfer.Abort{},
+		frames: map[kvtransfer.Key]map[uint32]kvtransfer.Frame{}, manifest: map[kvtransfer.Key]kvtransfer.Manifest{}}
+}
+
+// run starts the worker and what surrounds it, and ends both after fn.
+func (r *rig) run(fn func(r *rig)) {
+	r.conn = r.connect()
+	r.must(r.conn.Streams().EnsureShared(r.t.Context()))
+	r.playDecode()
+	svc, err := Start(r.t.Context(), r.config())
+	r.must(err)
+	r.svc = svc
+	defer close(r.stop)
+	defer func() { r.must(r.svc.Close()) }()
+	fn(r)
+}
+
 func (r *rig) config() Config {
-	return Config{ID: "p1", Model: "Fake", ModelSlug: "fake", PoolNumber: 1, Slots: 2, Chunk: 8, Bus: r.broker.Connect(),
+	return Config{ID: "p1", Model: "Fake", ModelSlug: "fake", PoolNumber: 1, Slots: 2, Chunk: 8, Bus: r.connect(),
 		Names: r.names, Keys: r.ring, Engine: r.engine}
 }
 
@@ -179,11 +192,11 @@ func (r *rig) enqueueJob(k kvtransfer.Key, data []byte) {
 	r.must(err)
 }
 
-// until waits on the bubble's clock for a condition.
+// until waits for a condition, in a bubble on its clock.
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		synctest.Wait()
+	for end := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
+		r.settle()
 		r.mu.Lock()
 		done := ok()
 		r.mu.Unlock()
@@ -204,7 +217,7 @@ func (r *rig) arrived(j Job) {
 	m, claim := r.manifest[k], r.claims[k]
 	key, err := seal.FrameKey([32]byte{k.ID[0], 0xdd}, claim.ClaimKey, j.Hash, claim.Claim)
 	r.must(err)
-	want := straight(r.t, j.Tokens)
+	want := straight(r.t, r.engine.Info().Layers, j.Tokens)
 	tags := make([][16]byte, m.Frames)
 	for i, f := range r.frames[k] {
 		plain, err := seal.OpenFrame(key, j.Hash, f.Header, f.Sealed, nil)
@@ -374,7 +387,9 @@ func TestServiceWaitsForItsStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, broker: bustest.New(bustest.Options{}), ring: ring, engine: modeltest.NewEngine(modeltest.Options{})}
+		r := newRig(t, ring, modeltest.Options{})
+		r.broker = bustest.New(bustest.Options{})
+		r.connect = func() bus.Bus { return r.broker.Connect() }
 		defer r.broker.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
