@@ -42,8 +42,9 @@ type Delivery struct {
 
 // Sub is a running subscription or consumer.
 type Sub interface {
-	// Drain stops new deliveries, waits for a started callback to end and gives back what was not delivered. It must not be
-	// called from the callback itself. A second call does nothing.
+	// Drain stops new deliveries, waits for a started callback to end and gives back what was not delivered. A message with
+	// MaxDeliver 1 that the server has already handed out would be lost that way, so the callback gets it before Drain returns.
+	// Drain must not be called from the callback itself. A second call does nothing.
 	Drain() error
 }
 

@@ -19,6 +19,7 @@ type consumer struct {
 	turn    int
 	seen    map[uint64]*delivery // every message delivered and not acknowledged
 	idle    *time.Timer          // drops the consumer when nobody pulls
+	gone    bool                 // the server no longer has it
 }
 
 type delivery struct {
@@ -144,7 +145,7 @@ func (m *member) eat() {
 		case <-m.stop:
 			return
 		case d := <-m.fed:
-			m.fn(*d)
+			m.handle(d)
 		}
 	}
 }
@@ -168,7 +169,7 @@ func (m *member) Drain() error {
 	<-m.ended
 	select {
 	case d := <-m.fed:
-		_ = d.Nak(0)
+		m.handle(d)
 	default:
 	}
 	return nil
@@ -192,6 +193,7 @@ func (c *consumer) leave(m *member) {
 
 // end stops a consumer's timers and sets its members free.
 func (c *consumer) end() {
+	c.gone = true
 	for _, d := range c.seen {
 		if d.timer != nil {
 			d.timer.Stop()
@@ -295,12 +297,13 @@ func (c *consumer) give(m *member, st stored) {
 	}
 }
 
-// handle runs the callback, or gives the message back when the member is draining.
+// handle runs the callback, or gives the message back when the member is draining; one that may be delivered only once goes to
+// the callback all the same.
 func (m *member) handle(d *bus.Delivery) {
 	m.c.b.mu.Lock()
 	gone := m.gone
 	m.c.b.mu.Unlock()
-	if gone {
+	if gone && m.cfg.MaxDeliver != 1 {
 		_ = d.Nak(0)
 		return
 	}
@@ -320,7 +323,7 @@ func (c *consumer) outgoing(m *member, st stored, token uint64) *bus.Delivery {
 		if used {
 			return fmt.Errorf("bus: message %d of %s: %w", seq, c.s.spec.Name, errSettled)
 		}
-		if !b.up {
+		if !b.up || c.gone {
 			return fmt.Errorf("bus: message %d of %s: %w", seq, c.s.spec.Name, bus.ErrDown)
 		}
 		used = true

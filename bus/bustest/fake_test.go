@@ -71,3 +71,11 @@ func TestContractInABubble(t *testing.T) {
 		})
 	}
 }
+
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{})
+		defer b.Close()
+		Restart(t, b.Connect(), b.Connect(), b.Stop, b.Start)
+	})
+}

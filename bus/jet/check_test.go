@@ -54,7 +54,6 @@ func TestChecksAtStart(t *testing.T) {
 }
 
 func TestStreamConfiguredOtherwise(t *testing.T) {
-	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
 	ctx := context.Background()
 	var n bus.Names
 	for _, change := range []struct {
@@ -67,6 +66,7 @@ func TestStreamConfiguredOtherwise(t *testing.T) {
 		{2, func(s *jetstream.StreamConfig) { s.DenyPurge = false }, []string{"QUIRE_JOURNAL", "deny_purge is false", "nats stream"}},
 		{2, func(s *jetstream.StreamConfig) { s.Storage = jetstream.MemoryStorage }, []string{"storage is Memory", "needs File"}},
 	} {
+		c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
 		cfg := config(bus.SharedStreams(n)[change.spec], 1)
 		change.edit(&cfg)
 		_, err := c.js.CreateStream(ctx, cfg)
@@ -78,7 +78,13 @@ func TestStreamConfiguredOtherwise(t *testing.T) {
 			}
 		}
 		must(t, c.js.DeleteStream(ctx, cfg.Name))
+		must(t, c.Streams().EnsureShared(ctx))
 	}
+}
+
+func TestForeignStream(t *testing.T) {
+	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
+	ctx := context.Background()
 	must(t, c.Streams().EnsureShared(ctx))
 	for _, f := range c.Inspect(ctx) {
 		if !f.OK {

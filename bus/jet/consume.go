@@ -2,6 +2,7 @@ package jet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -65,7 +66,7 @@ func (k *consumer) make(ctx context.Context) (jetstream.Consumer, error) {
 	cfg := jetstream.ConsumerConfig{
 		Name: k.cfg.Name, AckPolicy: jetstream.AckExplicitPolicy, DeliverPolicy: jetstream.DeliverAllPolicy,
 		AckWait: k.cfg.AckWait, MaxDeliver: k.cfg.MaxDeliver, MaxAckPending: k.cfg.MaxPending,
-		InactiveThreshold: bus.InactiveAfter,
+		InactiveThreshold: k.c.opt.inactive,
 	}
 	if cfg.MaxDeliver == 0 {
 		cfg.MaxDeliver = -1
@@ -157,9 +158,11 @@ func (k *consumer) pull(made jetstream.Consumer, renewed <-chan struct{}) error 
 	return err
 }
 
+var errIdle = errors.New("no pull for long: the server may have dropped the consumer")
+
 // next delivers one message after the other.
 func (k *consumer) next(ctx context.Context, it jetstream.MessagesContext) error {
-	for {
+	for last := time.Now(); ; last = time.Now() {
 		if k.cfg.Want != nil && !k.token {
 			select {
 			case <-ctx.Done():
@@ -172,8 +175,11 @@ func (k *consumer) next(ctx context.Context, it jetstream.MessagesContext) error
 				k.token = true
 			}
 		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
+		case time.Since(last) > k.c.opt.inactive/2: // workers that were busy, or a callback that took long
+			return errIdle
 		}
 		m, err := it.Next(jetstream.NextContext(ctx))
 		if err != nil {

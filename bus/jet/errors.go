@@ -17,6 +17,7 @@ const (
 	codeInsufficient    = 10023 // insufficient resources
 	codeMemory          = 10028 // insufficient memory
 	codeStorage         = 10047 // insufficient storage
+	codeStreamCreate    = 10049 // the store of a stream could not be made
 	codeExpectedStream  = 10060 // expected stream does not match
 	codeStoreFailed     = 10077 // a limit of the stream, or another failure to store
 	codeTooManyRequests = 10167

@@ -127,91 +127,9 @@ func restart(t *testing.T, inProcess bool) {
 	}
 	c := connect(t, o)
 	other := connect(t, ConnectOptions{URLs: []string{s.URL()}})
-	ctx := context.Background()
-	var n bus.Names
-	must(t, c.Streams().EnsureShared(ctx))
-	must(t, c.Streams().EnsureKV(ctx, "d1", 1))
-	epoch, err := c.Streams().NextEpoch(ctx, "decode", "d1")
-	must(t, err)
-	epochs, got, jobs := make(chan uint64, 10), make(chan bus.Delivery, 10), make(chan bus.Delivery, 10)
-	_, err = c.Streams().WatchEpoch(ctx, "decode", "d1", func(e uint64) { epochs <- e })
-	must(t, err)
-	await(t, "epoch", epochs)
-	_, err = c.Consume(ctx, bus.Consumer{Stream: n.KVStream("d1", 1), Name: "kv", Subjects: []string{n.AllKV("d1", 1)}},
-		func(d bus.Delivery) { got <- d })
-	must(t, err)
-	want := make(chan struct{}, 1)
-	want <- struct{}{} // a pull waits through the restart
-	_, err = other.Consume(ctx, bus.Consumer{Stream: n.JobsStream(), Name: "jobs", Subjects: []string{n.AllJobs("m", "p")}, MaxDeliver: 1, Want: want},
-		func(d bus.Delivery) { jobs <- d })
-	must(t, err)
-	_, err = c.Subscribe("ping", "", func(m bus.Msg) { _ = c.Publish(m.Reply, nil, []byte("pong")) })
-	must(t, err)
-	_, err = c.Enqueue(ctx, bus.Enqueue{Subject: n.Journal("verdict", "d1"), Data: []byte("before")})
-	must(t, err)
-	_, err = c.Enqueue(ctx, bus.Enqueue{Subject: n.KV("d1", 1, "a-1"), Data: []byte("before")})
-	must(t, err)
-	stale := await(t, "frame", got)
-	states := make(chan bus.State, 10)
-	c.Watch(func(s bus.State, _ error) { states <- s })
-	await(t, "first state", states)
-	otherStates := make(chan bus.State, 10)
-	other.Watch(func(s bus.State, _ error) { otherStates <- s })
-	await(t, "first state", otherStates)
-
-	s.Stop()
-	if st := await(t, "state", states); st != bus.Down {
-		t.Fatalf("state %v, want down", st)
-	}
-	await(t, "state", otherStates)
-	if err := c.Publish("ping", nil, nil); !errors.Is(err, bus.ErrDown) {
-		t.Fatalf("publish while down: %v", err)
-	}
-	if _, err := c.Enqueue(ctx, bus.Enqueue{Subject: n.Job("m", "p", "a-1")}); !errors.Is(err, bus.ErrDown) {
-		t.Fatalf("enqueue while down: %v", err)
-	}
-	if err := stale.Ack(); !errors.Is(err, bus.ErrDown) {
-		t.Fatalf("ack while down: %v", err)
-	}
-	must(t, s.Restart())
-	if st := await(t, "state", states); st != bus.Up {
-		t.Fatalf("state %v, want up", st)
-	}
-	await(t, "state", otherStates)
-
-	// The streams are there when the state says Up; the consumers follow.
-	_, err = c.Enqueue(ctx, bus.Enqueue{Subject: n.KV("d1", 1, "b-1"), Data: []byte("after")})
-	must(t, err)
-	if d := await(t, "frame after restart", got); string(d.Data) != "after" || d.Ack() != nil {
-		t.Fatalf("delivered %q", d.Data)
-	}
-	if err := stale.Ack(); !errors.Is(err, bus.ErrDown) {
-		t.Fatalf("ack of a message of the stream's earlier life: %v", err)
-	}
-	_, err = c.Enqueue(ctx, bus.Enqueue{Subject: n.Job("m", "p", "a-1"), Data: []byte("job")})
-	must(t, err)
-	if d := await(t, "job after restart", jobs); d.Ack() != nil {
-		t.Fatalf("delivered %q", d.Data)
-	}
-	m, err := other.Request(ctx, "ping", nil)
-	must(t, err)
-	if string(m.Data) != "pong" {
-		t.Fatalf("answer %q", m.Data)
-	}
-	seq, err := c.Enqueue(ctx, bus.Enqueue{Subject: n.Journal("verdict", "d1"), Data: []byte("after")})
-	must(t, err)
-	if seq != 2 {
-		t.Fatalf("journal sequence %d after restart, want 2: the file store must survive", seq)
-	}
-	next, err := c.Streams().NextEpoch(ctx, "decode", "d1")
-	must(t, err)
-	if next <= epoch {
-		t.Fatalf("epoch %d after restart, %d before", next, epoch)
-	}
-	for e := epoch; e != next; e = await(t, "epoch after restart", epochs) {
-	}
-	for text, want := range map[string]int{"bus: connected ": 0, "connected\"": 1, "connection lost": 1, "connected again": 1} {
-		if got := logged.count(text); got != want && want > 0 {
+	bustest.Restart(t, c, other, s.Stop, func() { must(t, s.Restart()) })
+	for text, want := range map[string]int{"bus: connected\"": 1, "connection lost": 1, "connected again": 1} {
+		if got := logged.count(text); got != want {
 			t.Errorf("%d log lines with %q, want %d:\n%s", got, text, want, logged.buf.String())
 		}
 	}
@@ -311,5 +229,58 @@ func TestDataDir(t *testing.T) {
 	serve(t, ServerOptions{Data: dir, DontListen: true})
 	if _, err := os.Stat(dir + "/jetstream"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestIdleWorker takes no job for longer than the server keeps a consumer, then gets the next one without waiting for
+// heartbeats to miss.
+func TestIdleWorker(t *testing.T) {
+	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true}), inactive: 200 * time.Millisecond})
+	ctx := context.Background()
+	var n bus.Names
+	must(t, c.Streams().EnsureShared(ctx))
+	got, want := make(chan bus.Delivery, 1), make(chan struct{})
+	_, err := c.Consume(ctx, bus.Consumer{Stream: n.JobsStream(), Name: "jobs", Subjects: []string{n.AllJobs("m", "p")}, MaxDeliver: 1, Want: want},
+		func(d bus.Delivery) { got <- d })
+	must(t, err)
+	for end := time.Now().Add(20 * time.Second); ; {
+		_, err := c.js.Consumer(ctx, n.JobsStream(), "jobs")
+		if err != nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the server keeps the consumer")
+		}
+	}
+	_, err = c.Enqueue(ctx, bus.Enqueue{Subject: n.Job("m", "p", "a-1"), Data: []byte("x")})
+	must(t, err)
+	start := time.Now()
+	want <- struct{}{}
+	must(t, await(t, "job", got).Ack())
+	if d := time.Since(start); d > pullHeartbeat {
+		t.Errorf("the job came after %v", d)
+	}
+}
+
+func TestCloseWhileDown(t *testing.T) {
+	s := serve(t, ServerOptions{})
+	c := connect(t, ConnectOptions{URLs: []string{s.URL()}})
+	ctx := context.Background()
+	var n bus.Names
+	must(t, c.Streams().EnsureShared(ctx))
+	_, err := c.Consume(ctx, bus.Consumer{Stream: n.JobsStream(), Name: "jobs", Subjects: []string{n.AllJobs("m", "p")}}, func(bus.Delivery) {})
+	must(t, err)
+	_, err = c.Subscribe("x", "", func(bus.Msg) {})
+	must(t, err)
+	states := make(chan bus.State, 10)
+	c.Watch(func(s bus.State, _ error) { states <- s })
+	await(t, "first state", states)
+	s.Stop()
+	if st := await(t, "state", states); st != bus.Down {
+		t.Fatalf("state %v", st)
+	}
+	must(t, c.Close())
+	if st := await(t, "state", states); st != bus.Closed {
+		t.Fatalf("state %v", st)
 	}
 }

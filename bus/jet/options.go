@@ -34,7 +34,8 @@ type ConnectOptions struct {
 	JournalAge   time.Duration // 0 = bus.JournalAge
 	Log          *slog.Logger
 
-	reconnectWait time.Duration // tests shorten it
+	reconnectWait time.Duration // tests shorten it, and
+	inactive      time.Duration // the time after which the server drops a consumer that nobody pulls from
 }
 
 // natsOptions turns what the user gave into options of nats.go.

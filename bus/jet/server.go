@@ -25,14 +25,16 @@ type ServerOptions struct {
 	Config     string // a nats-server configuration file (accounts, users, TLS, cluster); the fields above win where they are set
 	Name       string // server name; "" = a generated one
 
-	User, Password, Token    string   // at most one of the ways to authenticate may be set here
-	NKeys                    []string // public user nkeys that may connect
-	TLSCA, TLSCert, TLSKey   string   // PEM files; a CA means that clients must show a certificate
-	Insecure                 bool     // allow to listen beyond loopback without any of the above
-	HTTPPort                 int      // NATS monitoring on the same host; 0 = none
-	Log                      *slog.Logger
-	readyTimeout, stopWithin time.Duration
+	User, Password, Token  string   // at most one of the ways to authenticate may be set here
+	NKeys                  []string // public user nkeys that may connect
+	TLSCA, TLSCert, TLSKey string   // PEM files; a CA means that clients must show a certificate
+	Insecure               bool     // allow to listen beyond loopback without any of the above
+	HTTPPort               int      // NATS monitoring on the same host; 0 = none
+	Log                    *slog.Logger
 }
+
+// readyTimeout bounds a server's start: a journal of many blocks takes seconds to recover.
+const readyTimeout = time.Minute
 
 // Server is an embedded NATS server with JetStream.
 type Server struct {
@@ -45,17 +47,20 @@ type Server struct {
 
 // Serve starts a server and returns when it takes connections. A port that is in use gives an InUse.
 func Serve(o ServerOptions) (*Server, error) {
-	if o.Addr == "" && o.Config == "" {
+	switch {
+	case o.DontListen:
+		o.Addr = ""
+	case o.Addr == "" && o.Config == "":
 		o.Addr = "127.0.0.1:4222"
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.readyTimeout == 0 {
-		o.readyTimeout = 20 * time.Second
-	}
 	s := &Server{opt: o, log: o.Log, addr: o.Addr}
-	return s, s.start()
+	if err := s.start(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *Server) start() error {
@@ -75,7 +80,7 @@ func (s *Server) start() error {
 	fatal := make(chan string, 1)
 	ns.SetLoggerV2(serverLog{s.log, fatal}, false, false, false)
 	ns.Start()
-	ready := time.Now().Add(s.opt.readyTimeout)
+	ready := time.Now().Add(readyTimeout)
 	for !ns.ReadyForConnections(100 * time.Millisecond) {
 		select {
 		case text := <-fatal:
@@ -85,7 +90,7 @@ func (s *Server) start() error {
 		}
 		if time.Now().After(ready) {
 			ns.Shutdown()
-			return fmt.Errorf("bus: server: not ready after %v", s.opt.readyTimeout)
+			return fmt.Errorf("bus: server: not ready after %v", readyTimeout)
 		}
 	}
 	if !ns.JetStreamEnabled() {
@@ -193,15 +198,20 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// Addr is the address on which the server listens, HOST:PORT.
+// Addr is the address on which the server listens, HOST:PORT; "" when it does not.
 func (s *Server) Addr() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.addr
 }
 
-// URL is what clients connect to.
-func (s *Server) URL() string { return "nats://" + s.Addr() }
+// URL is what clients connect to; "" when the server does not listen.
+func (s *Server) URL() string {
+	if addr := s.Addr(); addr != "" {
+		return "nats://" + dialable(addr)
+	}
+	return ""
+}
 
 // Version is the server's version.
 func (s *Server) Version() string { return server.VERSION }

@@ -30,6 +30,9 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if o.reconnectWait == 0 {
 		o.reconnectWait = 250 * time.Millisecond
 	}
+	if o.inactive == 0 {
+		o.inactive = bus.InactiveAfter
+	}
 	if err := o.fromContext(); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -63,6 +64,12 @@ func (c *Conn) ensureShared(ctx context.Context) error {
 func (c *Conn) ensure(ctx context.Context, spec bus.StreamSpec, replicas int) error {
 	want := config(spec, replicas)
 	_, err := c.js.CreateStream(ctx, want)
+	for wait := 10 * time.Millisecond; storeBusy(err) && wait < time.Second; wait *= 2 {
+		if !c.pause(ctx.Done(), nil, wait) {
+			break
+		}
+		_, err = c.js.CreateStream(ctx, want)
+	}
 	if err == nil {
 		return nil
 	}
@@ -74,6 +81,12 @@ func (c *Conn) ensure(ctx context.Context, spec bus.StreamSpec, replicas int) er
 		return wrap("look at stream "+spec.Name, err)
 	}
 	return differ(want, have.CachedInfo().Config)
+}
+
+// storeBusy says that a stream cannot be made just now, because the server still removes an earlier one of that name.
+func storeBusy(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == codeStreamCreate
 }
 
 // room adds the remedy to an error about resources.
