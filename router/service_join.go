@@ -40,12 +40,12 @@ func (s *Service) join(ctx context.Context) error {
 		}
 	}
 	s.undo = append(s.undo, s.cfg.Bus.Watch(func(st bus.State, _ error) {
-		go s.post(BusChanged{Up: st == bus.Up, MaxPayload: min(s.cfg.Bus.Limits().MaxPayload, wire.MaxMessage)})
+		s.post(BusChanged{Up: st == bus.Up, MaxPayload: min(s.cfg.Bus.Limits().MaxPayload, wire.MaxMessage)})
 	}))
 	return s.retry(ctx, "watch epoch", func() error {
 		undo, err := s.cfg.Bus.Streams().WatchEpoch(ctx, string(kvtransfer.RoleRouter), id, func(e uint64) {
 			if e > epoch {
-				go s.stop(fmt.Errorf("router: %s has a younger life, epoch %d", s.peer, e))
+				s.stop(fmt.Errorf("router: %s has a younger life, epoch %d", s.peer, e))
 			}
 		})
 		if err == nil {
