@@ -75,6 +75,7 @@ type FrameOpened struct {
 	Delivery uint64
 	Header   kvtransfer.FrameHeader
 	Tag      [16]byte
+	Hash     [32]byte // of the reservation under which it was opened, as in OpenFrame
 	Opening  kvtransfer.Opening
 	Plain    []byte // the rows, without the hidden vector; only passed on
 }
@@ -89,8 +90,9 @@ type FrameCopied struct {
 
 // Journaled answers a Journal effect with Must: the journal has acknowledged the fact, or could not.
 type Journaled struct {
-	Key kvtransfer.Key
-	Err kvtransfer.Error
+	Key         kvtransfer.Key
+	Reservation [32]byte // hash, as in the fact
+	Err         kvtransfer.Error
 }
 
 // JournalState says that the journal's buffer has become full, or has room again.

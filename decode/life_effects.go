@@ -158,7 +158,7 @@ func (l *life) purge(k kvtransfer.Key) {
 
 // openFrame opens a frame in scratch: nothing else changes when it does not open.
 func (l *life) openFrame(e OpenFrame) {
-	ev := FrameOpened{Delivery: e.Delivery, Header: e.Header, Tag: e.Tag}
+	ev := FrameOpened{Delivery: e.Delivery, Header: e.Header, Tag: e.Tag, Hash: e.Hash}
 	plain, err := seal.OpenFrame(e.FrameKey, e.Hash, e.Header, e.Sealed, nil)
 	if err == nil {
 		ev.Opening, ev.Plain = splitHidden(e.Header, plain)
@@ -226,7 +226,7 @@ func (l *life) record(e Journal) {
 	l.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, time.Duration(l.cfg.Lease)*time.Microsecond)
 		defer cancel()
-		ev := Journaled{Key: e.Fact.Key}
+		ev := Journaled{Key: e.Fact.Key, Reservation: e.Fact.Reservation}
 		if err := l.journal.Append(ctx, r); err != nil {
 			ev.Err = kvtransfer.Errorf(kvtransfer.JournalDown, "%v", err)
 		}

@@ -29,7 +29,7 @@ func (l *Loop) onFrame(e FrameCame) {
 func (l *Loop) onOpened(e FrameOpened) {
 	h, ok := l.handoffs[e.Header.Key]
 	answer := kvtransfer.OpenCount
-	if ok {
+	if ok && h.in.Hash == e.Hash {
 		answer, _ = h.in.Opened(e.Header, e.Tag, e.Opening, l.now)
 	}
 	switch answer {
@@ -154,7 +154,7 @@ func (l *Loop) refused(h *handoff, v kvtransfer.Verdict) {
 // onJournaled admits the pages: from here on kernels may read rows [0, N). The witness reads first.
 func (l *Loop) onJournaled(e Journaled) {
 	h, ok := l.handoffs[e.Key]
-	if !ok || h.in.State != kvtransfer.InJudging {
+	if !ok || h.in.State != kvtransfer.InJudging || h.in.Hash != e.Reservation {
 		return
 	}
 	err := e.Err

@@ -156,7 +156,10 @@ func (w *world) run(e Effect) {
 		w.engine(e)
 	case Reserved:
 		w.promised(e.M)
-		w.jobs[e.M.Key].res, w.jobs[e.M.Key].hash = e.M, seal.HashReservation(e.Body)
+		if j, hash := w.jobs[e.M.Key], seal.HashReservation(e.Body); j.hash != hash {
+			*j = job{res: e.M, hash: hash, tokens: j.tokens, from: worker} // a new promise: what was before is forgotten
+			delete(w.replies, e.M.Key)
+		}
 	case Refused:
 		w.refusals[e.M.Key] = e.M.Error
 	case Resent:
@@ -166,7 +169,7 @@ func (w *world) run(e Effect) {
 	case Journal:
 		w.facts = append(w.facts, e.Fact)
 		if e.Must {
-			w.events = append(w.events, Journaled{Key: e.Fact.Key, Err: w.journal})
+			w.events = append(w.events, Journaled{Key: e.Fact.Key, Reservation: e.Fact.Reservation, Err: w.journal})
 		}
 	case SendReply:
 		if int(e.Header.Number) != len(w.replies[e.Header.Key]) {
@@ -194,7 +197,7 @@ func (w *world) answered(d uint64) {
 func (w *world) engine(e Effect) {
 	switch e := e.(type) {
 	case OpenFrame:
-		ev := FrameOpened{Delivery: e.Delivery, Header: e.Header, Tag: e.Tag}
+		ev := FrameOpened{Delivery: e.Delivery, Header: e.Header, Tag: e.Tag, Hash: e.Hash}
 		plain, err := seal.OpenFrame(e.FrameKey, e.Hash, e.Header, e.Sealed, nil)
 		if err == nil {
 			ev.Opening, ev.Plain = splitHidden(e.Header, plain)
