@@ -32,7 +32,7 @@ func (m *bpe) encode(word string, out []int32) []int32 {
 	s := room[:0]
 	if m.byteLevel {
 		for i := range len(word) {
-			s = m.add(s, i, i+1, m.byteID[word[i]])
+			s = m.add(s, int32(i), int32(i)+1, m.byteID[word[i]])
 		}
 	} else {
 		s = m.characters(word, s)
@@ -54,7 +54,7 @@ func (m *bpe) pair(a, b symbol) (rank, id int32, ok bool) {
 }
 
 // add appends a symbol; one without a token becomes the unknown token.
-func (m *bpe) add(s []symbol, from, to int, id int32) []symbol {
+func (m *bpe) add(s []symbol, from, to, id int32) []symbol {
 	if id < 0 {
 		id = m.unk
 		if n := len(s); m.fuseUnk && id >= 0 && n > 0 && s[n-1].id == id {
@@ -71,13 +71,13 @@ func (m *bpe) characters(word string, s []symbol) []symbol {
 		id, ok := m.vocab[word[i:i+n]]
 		switch {
 		case ok:
-			s = m.add(s, i, i+n, id)
+			s = m.add(s, int32(i), int32(i+n), id)
 		case m.fallback && m.haveBytes(word[i:i+n]):
 			for j := i; j < i+n; j++ {
-				s = m.add(s, j, j+1, m.byteID[word[j]])
+				s = m.add(s, int32(j), int32(j)+1, m.byteID[word[j]])
 			}
 		default:
-			s = m.add(s, i, i+n, -1)
+			s = m.add(s, int32(i), int32(i+n), -1)
 		}
 		i += n
 	}
@@ -109,11 +109,11 @@ func (m *scored) encode(text string, out []int32) []int32 {
 		if r, ok := m.vocab[text[i:i+n]]; ok {
 			id = r.id
 		}
-		s = append(s, symbol{from: i, to: i + n, id: id})
+		s = append(s, symbol{from: int32(i), to: int32(i + n), id: id})
 		i += n
 	}
 	s = merge(s, func(a, b symbol) (rank, id int32, ok bool) {
-		if b.to-a.from > m.longest {
+		if int(b.to-a.from) > m.longest {
 			return 0, 0, false
 		}
 		r, ok := m.vocab[text[a.from:b.to]]

@@ -114,13 +114,9 @@ func (t *Tokenizer) ggufByteLevel(f *gguf.File, tokens []string) error {
 	if err := m.byteLevelVocab(t, vocab); err != nil {
 		return err
 	}
-	merges := make([][2]string, 0, len(f.Strings(p+"merges")))
-	for i, s := range f.Strings(p + "merges") {
-		a, b, ok := strings.Cut(s, " ")
-		if !ok {
-			return fmt.Errorf("tokenizer: merge %d: %q holds no space", i, s)
-		}
-		merges = append(merges, [2]string{a, b})
+	merges, err := cutMerges(f.Strings(p + "merges"))
+	if err != nil {
+		return err
 	}
 	return m.merges(vocab, merges)
 }

@@ -69,7 +69,8 @@ type file struct {
 	Decoder    *step        `json:"decoder"`
 	Model      struct {
 		Type         string           `json:"type"`
-		Vocab        map[string]int32 `json:"vocab"`
+		RawVocab     json.RawMessage  `json:"vocab"` // other types' have another shape
+		Vocab        map[string]int32 `json:"-"`
 		Merges       json.RawMessage  `json:"merges"`
 		Unk          *string          `json:"unk_token"`
 		Prefix       *string          `json:"continuing_subword_prefix"`
@@ -86,20 +87,14 @@ const maxID = 1 << 22
 // FromJSON reads a tokenizer.json whose model is BPE: byte-level, or over characters with byte fallback.
 func FromJSON(b []byte, x Extra) (*Tokenizer, error) {
 	var f file
-	// Unigram and WordPiece vocabularies have other shapes: look at the type before the rest.
-	var probe struct {
-		Model struct {
-			Type string `json:"type"`
-		} `json:"model"`
-	}
-	if err := json.Unmarshal(b, &probe); err != nil {
-		return nil, fmt.Errorf("tokenizer: %w", err)
-	}
-	if probe.Model.Type != "BPE" && probe.Model.Type != "" {
-		return nil, fmt.Errorf("tokenizer: model type %q does not load, BPE does", probe.Model.Type)
-	}
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	if f.Model.Type != "BPE" && f.Model.Type != "" {
+		return nil, fmt.Errorf("tokenizer: model type %q does not load, BPE does", f.Model.Type)
+	}
+	if err := json.Unmarshal(f.Model.RawVocab, &f.Model.Vocab); err != nil {
+		return nil, fmt.Errorf("tokenizer: vocab: %w", err)
 	}
 	t := &Tokenizer{bos: -1, unk: -1}
 	strips, err := t.table(f)
@@ -220,17 +215,12 @@ func mergeList(b json.RawMessage) ([][2]string, error) {
 	if len(bytes.TrimSpace(b)) == 0 || string(b) == "null" {
 		return nil, nil
 	}
-	var lines []string
-	if json.Unmarshal(b, &lines) == nil {
-		out := make([][2]string, len(lines))
-		for i, s := range lines {
-			a, c, ok := strings.Cut(s, " ")
-			if !ok {
-				return nil, fmt.Errorf("tokenizer: merge %d: %q holds no space", i, s)
-			}
-			out[i] = [2]string{a, c}
+	if !bytes.HasPrefix(bytes.TrimLeft(b[1:], " \t\r\n"), []byte("[")) {
+		var lines []string
+		if err := json.Unmarshal(b, &lines); err != nil {
+			return nil, fmt.Errorf("tokenizer: merges: %w", err)
 		}
-		return out, nil
+		return cutMerges(lines)
 	}
 	var pairs [][]string
 	if err := json.Unmarshal(b, &pairs); err != nil {
@@ -242,6 +232,19 @@ func mergeList(b json.RawMessage) ([][2]string, error) {
 			return nil, fmt.Errorf("tokenizer: merge %d: %d parts, 2 are needed", i, len(p))
 		}
 		out[i] = [2]string{p[0], p[1]}
+	}
+	return out, nil
+}
+
+// cutMerges cuts merges at their space.
+func cutMerges(lines []string) ([][2]string, error) {
+	out := make([][2]string, len(lines))
+	for i, s := range lines {
+		a, b, ok := strings.Cut(s, " ")
+		if !ok {
+			return nil, fmt.Errorf("tokenizer: merge %d: %q holds no space", i, s)
+		}
+		out[i] = [2]string{a, b}
 	}
 	return out, nil
 }

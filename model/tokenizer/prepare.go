@@ -24,9 +24,32 @@ func (p preparation) encode(text string, e encoder, out []int32) []int32 {
 	for _, f := range p.normal {
 		text = f(text)
 	}
-	p.cut(text, 0, func(word string) { out = e.encode(word, out) })
+	// Most words of a long text come again: seen says where in out their ids are.
+	type span struct{ from, to int }
+	seen := map[string]span{}
+	p.cut(text, 0, func(word string) {
+		for len(word) > maxWord {
+			out = e.encode(word[:maxWord], out)
+			word = word[maxWord:]
+		}
+		if was, ok := seen[word]; ok {
+			out = append(out, out[was.from:was.to]...)
+			return
+		}
+		from := len(out)
+		out = e.encode(word, out)
+		if len(word) <= maxSeen && len(seen) < maxSeenWords {
+			seen[word] = span{from, len(out)}
+		}
+	})
 	return out
 }
+
+// Limits on the words that are remembered within one text.
+const (
+	maxSeen      = 64 // bytes of a word
+	maxSeenWords = 1 << 14
+)
 
 // cut applies the splits from the i-th on.
 func (p preparation) cut(text string, i int, yield func(string)) {
