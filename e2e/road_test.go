@@ -221,7 +221,7 @@ func (r *road) toDecode(ev decode.Event) {
 				r.verdicts[fx.Fact.Key]++
 			}
 			if fx.Must {
-				r.pending = append(r.pending, func() { r.toDecode(decode.Journaled{Key: fx.Fact.Key}) })
+				r.pending = append(r.pending, func() { r.toDecode(decode.Journaled{Key: fx.Fact.Key, Reservation: fx.Fact.Reservation}) })
 			}
 		case decode.SendReply:
 			r.replies[fx.Header.Key] = append(r.replies[fx.Header.Key], fx.Body)
@@ -246,7 +246,7 @@ func failed(err error) kvtransfer.Error {
 func (r *road) decodeDevice(fx decode.Effect) {
 	switch fx := fx.(type) {
 	case decode.OpenFrame:
-		ev := decode.FrameOpened{Delivery: fx.Delivery, Header: fx.Header, Tag: fx.Tag}
+		ev := decode.FrameOpened{Delivery: fx.Delivery, Header: fx.Header, Tag: fx.Tag, Hash: fx.Hash}
 		if plain, err := seal.OpenFrame(fx.FrameKey, fx.Hash, fx.Header, fx.Sealed, nil); err == nil {
 			ev.Opening = kvtransfer.Opening{OK: true, Bytes: len(plain)}
 			ev.Plain = plain[:len(plain)-4*fx.Header.Hidden]

@@ -23,8 +23,8 @@ func TestServiceOverNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	// 1024 layers of 16 bytes make 32 rows a frame.
-	r := newRig(t, ring, modeltest.Options{Layers: 1024, PageSize: 32})
+	// 512 layers of 16 bytes make 64 rows a frame.
+	r := newRig(t, ring, modeltest.Options{Layers: 512, PageSize: 32})
 	r.connect = func() bus.Bus {
 		conn, err := jet.Connect(t.Context(), jet.ConnectOptions{Server: server})
 		r.must(err)
@@ -34,7 +34,7 @@ func TestServiceOverNATS(t *testing.T) {
 	r.run(func(r *rig) {
 		var jobs []Job
 		for i := range 4 {
-			jobs = append(jobs, r.job(byte(i+1), 1+33*i, nil))
+			jobs = append(jobs, r.job(byte(i+1), 1+40*i, nil))
 		}
 		for _, j := range jobs {
 			r.arrived(j)

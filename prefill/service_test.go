@@ -214,6 +214,8 @@ func (r *rig) arrived(j Job) {
 	r.t.Helper()
 	k := j.Reservation.Key
 	r.until("manifest of "+k.String(), func() bool { return r.manifest[k].Frames > 0 })
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	m, claim := r.manifest[k], r.claims[k]
 	key, err := seal.FrameKey([32]byte{k.ID[0], 0xdd}, claim.ClaimKey, j.Hash, claim.Claim)
 	r.must(err)
