@@ -196,8 +196,12 @@ func (k *consumer) next(ctx context.Context, it jetstream.MessagesContext) error
 // consumer is draining, except a message that may be delivered only once, which the callback gets now or nobody would.
 func (k *consumer) leave(it jetstream.MessagesContext) {
 	it.Drain()
+	wait := 2 * time.Second
+	if !k.c.nc.IsConnected() {
+		wait = 10 * time.Millisecond // the pull ended with the connection; only what is already here matters
+	}
 	for {
-		m, err := it.Next(jetstream.NextMaxWait(2 * time.Second))
+		m, err := it.Next(jetstream.NextMaxWait(wait))
 		if err != nil {
 			it.Stop()
 			return

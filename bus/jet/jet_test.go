@@ -52,6 +52,7 @@ func connect(t *testing.T, o ConnectOptions) *Conn {
 
 func TestContract(t *testing.T) {
 	bustest.Run(t, func(t *testing.T) bus.Bus {
+		t.Parallel()
 		return connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
 	})
 }

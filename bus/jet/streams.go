@@ -169,8 +169,13 @@ func (s streams) EnsureKV(ctx context.Context, decode string, epoch uint64) erro
 		return err
 	}
 	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for name := range s.c.kv { // an earlier epoch of the same decode is over; not being able to make its stream again is no loss
+		if strings.HasPrefix(name, s.c.names.KVPrefix()+decode+"_") {
+			delete(s.c.kv, name)
+		}
+	}
 	s.c.kv[spec.Name] = spec
-	s.c.mu.Unlock()
 	return nil
 }
 
