@@ -203,16 +203,18 @@ func (l *life) picker(w SeqWork) *model.Picker {
 		if p, ok := l.pickers[w.Key]; ok {
 			return p
 		}
-		return &model.Picker{} // forgotten while the step waited: its result is dropped
+		return l.newPicker(Picking{}) // forgotten while the step waited: its result is dropped
 	}
-	var p *model.Picker
-	if l.cfg.NewPicker != nil {
-		p = l.cfg.NewPicker(*w.Start)
-	} else {
-		p = model.NewPicker(w.Start.Sampling, l.cfg.Tokenizer, w.Start.Prompt, w.Start.Output)
-	}
+	p := l.newPicker(*w.Start)
 	l.pickers[w.Key] = p
 	return p
+}
+
+func (l *life) newPicker(s Picking) *model.Picker {
+	if l.cfg.NewPicker != nil {
+		return l.cfg.NewPicker(s)
+	}
+	return model.NewPicker(s.Sampling, l.cfg.Tokenizer, s.Prompt, s.Output)
 }
 
 // record gives a fact to the journal: with Must it waits, on a goroutine of its own, until the journal has acknowledged it.
