@@ -27,7 +27,7 @@ func (c *Cluster) startServer() (*jet.Server, error) {
 	c.add("lock", func(context.Context) error { return l.release() })
 	b := c.o.Bus
 	s, err := jet.Serve(jet.ServerOptions{Addr: b.Listen, Data: c.o.Data, Config: b.Config, User: b.User, Password: b.Password,
-		Token: b.Token, TLSCA: b.CA, TLSCert: b.Cert, TLSKey: b.CertKey, Insecure: c.o.Door.Insecure, Log: c.o.Log.With("role", "bus")})
+		Token: b.Token, TLSCA: b.CA, TLSCert: b.Cert, TLSKey: b.CertKey, Insecure: c.o.Door.Insecure, Log: c.who("bus", "")})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (c *Cluster) wait(ctx context.Context, what string, fn func() error, passin
 			return err
 		}
 		if first {
-			c.o.Log.Info("waiting for "+what, "error", err)
+			c.log.Info("waiting for "+what, "error", err)
 		}
 		select {
 		case <-time.After(waitEvery):

@@ -86,10 +86,7 @@ func (c *check) model() {
 		template = "without a chat template: /v1/completions only"
 	}
 	c.fine("model", "%s, %.1f MB, context %d, %s", src.Name, float64(src.Bytes)/1e6, src.Config.Context, template)
-	k := &Cluster{o: c.o}
-	if k.o.Log == nil {
-		k.o.Log = slog.New(slog.DiscardHandler)
-	}
+	k := begin(c.o)
 	l := &loaded{src: src}
 	workers, err := k.plan(l, map[kvtransfer.Role][]string{
 		kvtransfer.RolePrefill: number("p", c.o.Prefill), kvtransfer.RoleDecode: number("d", c.o.Decode)})

@@ -23,6 +23,7 @@ type service interface {
 // Cluster is the roles of this process, running.
 type Cluster struct {
 	o     Options
+	log   *slog.Logger // of this process: with its role where it has only one
 	began time.Time
 	took  time.Duration // from the start to ready
 	dead  chan error
@@ -69,11 +70,20 @@ type WorkerInfo struct {
 // Tokens is what the worker's pool holds.
 func (w WorkerInfo) Tokens() int { return w.Pages * w.PageSize }
 
-func begin(o Options) (*Cluster, error) {
+func begin(o Options) *Cluster {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Cluster{o: o, began: time.Now(), dead: make(chan error, 1)}, nil
+	return &Cluster{o: o, log: o.Log, began: time.Now(), dead: make(chan error, 1)}
+}
+
+// who is the log of a role. A single role's process has one all through.
+func (c *Cluster) who(role, id string) *slog.Logger {
+	l := c.o.Log.With("role", role)
+	if id != "" {
+		l = l.With("id", id)
+	}
+	return l
 }
 
 // Dead gets one error when a role stopped by itself: then the process has to end.
@@ -89,8 +99,17 @@ func (c *Cluster) add(name string, stop func(context.Context) error) {
 	c.parts = append(c.parts, part{name, stop})
 }
 
-// run notes a service and watches it.
-func (c *Cluster) run(name string, s service) {
+// earlier ends a context so much sooner, that what stops later has that time too.
+func earlier(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	if until, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(ctx, until.Add(-by))
+	}
+	return context.WithCancel(ctx)
+}
+
+// run notes a service and watches it. leave is how much of the time to stop it leaves to those that stop after it: workers to
+// the bus, routers to workers.
+func (c *Cluster) run(name string, s service, leave time.Duration) {
 	ended := make(chan struct{})
 	go func() {
 		select {
@@ -103,9 +122,11 @@ func (c *Cluster) run(name string, s service) {
 	}()
 	c.add(name, func(ctx context.Context) error {
 		close(ended)
+		ctx, cancel := earlier(ctx, leave)
+		defer cancel()
 		drained := s.Drain(ctx)
 		if errors.Is(drained, context.DeadlineExceeded) {
-			c.o.Log.Warn("stopped before its work had ended", "part", name, "error", drained)
+			c.log.Warn("stopped before its work had ended", "part", name, "error", drained)
 			drained = nil // it was told; the work is Lost and its owners know
 		}
 		return errors.Join(drained, s.Close())
@@ -116,7 +137,7 @@ func (c *Cluster) run(name string, s service) {
 // the cluster is left when it returns.
 func (c *Cluster) Stop(ctx context.Context) error {
 	if len(c.parts) > 0 && c.took > 0 {
-		c.o.Log.Info("stopping: no new requests, running ones may end")
+		c.log.Info("stopping: no new requests, running ones may end")
 	}
 	var errs []error
 	for i := len(c.parts) - 1; i >= 0; i-- {
@@ -151,5 +172,5 @@ func (c *Cluster) LogReady() {
 	if c.info.Limit > 0 {
 		args = append(args, "limit", c.info.Limit, "limited_by", c.info.LimitedBy)
 	}
-	c.o.Log.Info("ready", args...)
+	c.log.Info("ready", args...)
 }

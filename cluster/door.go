@@ -30,7 +30,7 @@ type front struct {
 func (c *Cluster) startRouter(ctx context.Context, f front) (*router.Service, error) {
 	text, served := router.FromSource(f.src)
 	d := c.o.Door
-	log := c.o.Log.With("role", "router", "id", f.id)
+	log := c.who("router", f.id)
 	r, err := router.Start(ctx, router.Config{ID: f.id, Served: served, Text: text, Bus: f.bus, Names: c.o.names(), Keys: f.ring, Log: log,
 		Policy: router.Policy{MaxModelLen: c.o.Model.MaxLen, DefaultMaxTokens: d.DefaultMaxTokens, MixedCompute: d.MixedCompute,
 			MaxQueue: d.Queue, MaxQueueTenant: d.TenantQueue, DefaultDeadline: kvtransfer.Tick(d.Deadline.Microseconds())}})
@@ -40,13 +40,13 @@ func (c *Cluster) startRouter(ctx context.Context, f front) (*router.Service, er
 	if err := c.openDoors(ctx, f, r); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	c.run("router "+f.id, r)
+	c.run("router "+f.id, r, time.Second)
 	return r, nil
 }
 
 func (c *Cluster) openDoors(ctx context.Context, f front, r *router.Service) error {
 	d := c.o.Door
-	log := c.o.Log.With("role", "router", "id", f.id)
+	log := c.who("router", f.id)
 	http, err := router.OpenHTTP(r, router.HTTPConfig{Address: d.HTTP, Keys: d.Keys, Insecure: d.Insecure, Version: c.o.Version,
 		Metrics: func(w io.Writer) { r.WriteMetrics(w) }, Log: log})
 	if err != nil {

@@ -19,10 +19,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func start(ctx context.Context, o Options, fn func(*Cluster) error) (*Cluster, error) {
-	c, err := begin(o)
-	if err != nil {
-		return nil, err
-	}
+	c := begin(o)
 	if err := fn(c); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -37,16 +34,16 @@ func (c *Cluster) up(ctx context.Context) error {
 	if err := c.o.checkExposure(true); err != nil {
 		return err
 	}
-	// Before a model is loaded for nothing:
-	if err := checkPort(ctx, "http", c.o.Door.HTTP); err != nil {
-		return err
-	}
 	var server *jet.Server
 	var err error
 	if !c.o.Bus.External() {
 		if server, err = c.startServer(); err != nil {
 			return err
 		}
+	}
+	// Before a model is loaded for nothing:
+	if err := checkPort(ctx, "http", c.o.Door.HTTP); err != nil {
+		return err
 	}
 	ring, err := c.ring(ctx, true)
 	if err != nil {
@@ -94,7 +91,7 @@ func (c *Cluster) connectionLog(server *jet.Server) *slog.Logger {
 	if server != nil {
 		return nil
 	}
-	return c.o.Log.With("role", "bus")
+	return c.who("bus", "")
 }
 
 // number gives ids p1, p2, ...
@@ -108,8 +105,8 @@ func number(prefix string, n int) []string {
 
 // Bus runs the embedded server and keeps the shared streams.
 func Bus(ctx context.Context, o Options) (*Cluster, error) {
-	o.Log = o.Log.With("role", "bus")
 	return start(ctx, o, func(c *Cluster) error {
+		c.log = c.who("bus", "")
 		server, err := c.startServer()
 		if err != nil {
 			return err
@@ -127,8 +124,8 @@ func Bus(ctx context.Context, o Options) (*Cluster, error) {
 
 // Router runs a router and its doors against a bus elsewhere.
 func Router(ctx context.Context, o Options) (*Cluster, error) {
-	o.Log = o.Log.With("role", "router", "id", o.ID)
 	return start(ctx, o, func(c *Cluster) error {
+		c.log = c.who("router", c.o.ID)
 		if err := c.o.checkExposure(true); err != nil {
 			return err
 		}
@@ -147,7 +144,7 @@ func Router(ctx context.Context, o Options) (*Cluster, error) {
 		if err != nil {
 			return err
 		}
-		b, err := c.connect(ctx, "router/"+c.o.ID, nil, c.o.Log)
+		b, err := c.connect(ctx, "router/"+c.o.ID, nil, c.log)
 		if err != nil {
 			return err
 		}
@@ -167,8 +164,8 @@ func Decode(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func work(ctx context.Context, o Options, role kvtransfer.Role) (*Cluster, error) {
-	o.Log = o.Log.With("role", string(role), "id", o.ID)
 	return start(ctx, o, func(c *Cluster) error {
+		c.log = c.who(string(role), c.o.ID)
 		if err := c.o.checkExposure(false); err != nil {
 			return err
 		}
@@ -181,11 +178,10 @@ func work(ctx context.Context, o Options, role kvtransfer.Role) (*Cluster, error
 			return err
 		}
 		w := workers[0]
-		w.log = c.o.Log
 		if w.ring, err = c.ring(ctx, false); err != nil {
 			return err
 		}
-		if w.bus, err = c.connect(ctx, fmt.Sprintf("%s/%s", role, c.o.ID), nil, c.o.Log); err != nil {
+		if w.bus, err = c.connect(ctx, fmt.Sprintf("%s/%s", role, c.o.ID), nil, c.log); err != nil {
 			return err
 		}
 		return c.startWorker(ctx, l, w)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"quire/bus"
 	"quire/decode"
@@ -34,7 +35,7 @@ func (c *Cluster) plan(l *loaded, ids map[kvtransfer.Role][]string) ([]worker, e
 	}{{kvtransfer.RolePrefill, prefillContexts, prefillShare}, {kvtransfer.RoleDecode, decodeContexts, decodeShare}} {
 		s := sizing{context: l.src.Config.Context, bytesPerRow: l.rowBytes(c.o), memory: memory(), workers: len(ids[r.role])}
 		for _, id := range ids[r.role] {
-			w := worker{role: r.role, id: id, pages: s.pages(c.o.Pool, r.contexts, r.share), log: c.o.Log.With("role", string(r.role), "id", id)}
+			w := worker{role: r.role, id: id, pages: s.pages(c.o.Pool, r.contexts, r.share), log: c.who(string(r.role), id)}
 			workers = append(workers, w)
 			c.info.Workers = append(c.info.Workers, WorkerInfo{string(r.role), id, w.pages, c.o.Pool.PageSize})
 		}
@@ -59,7 +60,7 @@ func (c *Cluster) startWorker(ctx context.Context, l *loaded, w worker) error {
 		if err != nil {
 			return err
 		}
-		c.run(name, s)
+		c.run(name, s, 200*time.Millisecond)
 		return nil
 	}
 	s, err := decode.Start(ctx, decode.Config{ID: w.id, Model: model, ModelSlug: slug, Pool: w.pool, MaxOpen: c.o.Pool.Running,
@@ -68,6 +69,6 @@ func (c *Cluster) startWorker(ctx context.Context, l *loaded, w worker) error {
 	if err != nil {
 		return err
 	}
-	c.run(name, s)
+	c.run(name, s, 200*time.Millisecond)
 	return nil
 }
