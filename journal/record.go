@@ -137,7 +137,8 @@ type Finished struct {
 	Prompt  int    `json:"prompt"`
 	Output  int    `json:"output"`
 	Replies uint32 `json:"replies"`
-	Pages   int    `json:"pages"` // how many pages it gives back
+	Seed    uint64 `json:"seed,omitempty"` // of the sampling, where the router records it
+	Pages   int    `json:"pages"`          // how many pages it gives back
 }
 
 // Unknown is a fact of a kind that this version does not know, as it was written.

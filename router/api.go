@@ -60,7 +60,7 @@ type Part struct {
 // Status is how far a request is.
 type Status struct {
 	ID       string `json:"id"`
-	State    string `json:"state"` // queued, reserving, prefill, running
+	State    string `json:"state"` // queued, reserving, storing, prefill, running
 	Prompt   int    `json:"prompt_tokens"`
 	Output   int    `json:"completion_tokens"`
 	Attempts int    `json:"attempts"`

@@ -25,7 +25,8 @@ type Stats struct {
 
 	// Gauges of the moment.
 	Queued, Prefilling, Running, Closing int
-	Prefills, Decodes                    int // usable
+	Prefills, Decodes                    int                    // usable
+	Workers                              []kvtransfer.Heartbeat // of those that are not silent, prefills first, by id
 	Limit                                Limit
 	Missing                              kvtransfer.Error // why nothing can be admitted, if nothing can
 	Draining                             bool
@@ -48,16 +49,19 @@ func (l *Loop) Stats() Stats {
 			s.Prefilling++
 		}
 	}
-	for _, w := range l.roster.prefills {
-		if l.usable(w) {
-			s.Prefills++
+	count := func(workers map[string]*worker) (usable int) {
+		for _, id := range ids(workers) {
+			w := workers[id]
+			if l.now-w.heard <= l.policy.Silence {
+				s.Workers = append(s.Workers, w.hb)
+			}
+			if l.usable(w) {
+				usable++
+			}
 		}
+		return usable
 	}
-	for _, w := range l.roster.decodes {
-		if l.usable(w) {
-			s.Decodes++
-		}
-	}
+	s.Prefills, s.Decodes = count(l.roster.prefills), count(l.roster.decodes)
 	s.Limit, s.Missing = l.limit()
 	if old := l.queue.oldest(); old != nil {
 		s.Oldest = l.now - old.submitted
@@ -147,6 +151,17 @@ func (l *Loop) Dump() string {
 func shortKey(k kvtransfer.Key) string {
 	s := k.String()
 	return s[8:16] + s[32:]
+}
+
+// Phase names how far an attempt is: reserving, storing, prefill, running, closing, or unknown.
+func (l *Loop) Phase(k kvtransfer.Key) string {
+	if a := l.attempts[k]; a != nil {
+		return a.phase.String()
+	}
+	if l.closing[k] != nil {
+		return "closing"
+	}
+	return "unknown"
 }
 
 // Verify checks the loop's invariants, for tests and the simulator.

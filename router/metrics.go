@@ -19,6 +19,7 @@ type meter struct {
 	whole      *metrics.PrometheusHistogram
 	prompts    *metrics.Counter
 	ignored    *metrics.Counter // messages whose signature, seal or shape is wrong
+	late       *metrics.Counter // replies to attempts that are over
 	unrecorded *metrics.Counter // facts that the journal's buffer did not take
 
 	open map[uint64]*timing // the loop's goroutine alone
@@ -36,6 +37,7 @@ func newMeter() *meter {
 		whole:      set.NewPrometheusHistogramExt("quire_e2e_request_latency_seconds", buckets),
 		prompts:    set.NewCounter("quire_prompt_tokens_total"),
 		ignored:    set.NewCounter("quire_router_messages_ignored_total"),
+		late:       set.NewCounter("quire_router_late_replies_total"),
 		unrecorded: set.NewCounter("quire_journal_dropped_total"),
 		open:       map[uint64]*timing{},
 	}
@@ -99,6 +101,20 @@ func (s *Service) WriteMetrics(w io.Writer) {
 	gauge("quire_decode_workers", st.Decodes)
 	gauge("quire_max_model_len_tokens", st.Limit.Tokens)
 	gauge("quire_queue_oldest_seconds", seconds(st.Oldest))
+	fmt.Fprint(w, "# TYPE quire_pages gauge\n")
+	for _, hb := range st.Workers {
+		p := hb.Pages
+		for _, of := range []struct {
+			state string
+			n     int
+		}{{"free", p.Free}, {"reserved", p.Reserved}, {"filling", p.Filling}, {"owned", p.Owned}, {"zeroing", p.Zeroing}, {"quarantined", p.Quarantined}} {
+			fmt.Fprintf(w, "quire_pages{role=%q,id=%q,state=%q} %d\n", string(hb.Peer.Role), hb.Peer.ID, of.state, of.n)
+		}
+	}
+	fmt.Fprint(w, "# TYPE quire_worker_slots_free gauge\n")
+	for _, hb := range st.Workers {
+		fmt.Fprintf(w, "quire_worker_slots_free{role=%q,id=%q} %d\n", string(hb.Peer.Role), hb.Peer.ID, hb.SlotsFree)
+	}
 	j := s.journal.Stats()
 	gauge("quire_journal_pending_records", j.Pending)
 	counter("quire_journal_records_total", j.Stored)

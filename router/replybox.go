@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -8,6 +9,9 @@ import (
 	"quire/kvtransfer/seal"
 	"quire/kvtransfer/wire"
 )
+
+// errNoAttempt says that a reply belongs to no attempt that is open: one that was given up, as a rule.
+var errNoAttempt = errors.New("no such attempt")
 
 // replyBox holds the key of each attempt's replies: half of it is made with the Reserve, the other half comes with the
 // reservation. Safe for concurrent use.
@@ -57,7 +61,7 @@ func (b *replyBox) open(r kvtransfer.Reply) (kvtransfer.ReplyBody, error) {
 	k := b.keys[r.Header.Key]
 	if k == nil || !k.ready || k.decode != r.Header.DecodeKey {
 		b.mu.Unlock()
-		return kvtransfer.ReplyBody{}, fmt.Errorf("router: reply %d of %s: no such attempt", r.Header.Number, r.Header.Key)
+		return kvtransfer.ReplyBody{}, fmt.Errorf("router: reply %d of %s: %w", r.Header.Number, r.Header.Key, errNoAttempt)
 	}
 	key := k.key
 	b.mu.Unlock()

@@ -192,7 +192,7 @@ func (s *Service) Err() error {
 func (s *Service) Drain(ctx context.Context) error {
 	left := time.Minute
 	if until, ok := ctx.Deadline(); ok {
-		left = max(0, time.Until(until)-200*time.Millisecond)
+		left = max(0, time.Until(until)*3/4) // the rest is for the workers, which are drained behind the router
 	}
 	s.post(Drain{Left: kvtransfer.Tick(left.Microseconds())})
 	select {

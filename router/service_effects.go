@@ -215,7 +215,7 @@ func (s *Service) record(f Finished) {
 		"output", f.Output, "finish", string(f.Finish), "code", string(f.Error.Code), "detail", f.Error.Detail,
 		"queued_ms", int(f.Queued/kvtransfer.Millisecond), "took_ms", int(f.Took/kvtransfer.Millisecond))
 	err := s.journal.Put(journal.Record{Kind: journal.KindFinished, At: s.now(), Key: f.Key, Tenant: f.Tenant, Facts: journal.Finished{
-		Finish: string(f.Finish), Code: string(f.Error.Code), Detail: f.Error.Detail, Prompt: f.Prompt, Output: f.Output,
+		Finish: string(f.Finish), Code: string(f.Error.Code), Detail: f.Error.Detail, Prompt: f.Prompt, Output: f.Output, Seed: f.Seed,
 	}})
 	if err != nil {
 		s.meter.unrecorded.Inc()

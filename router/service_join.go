@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -63,6 +64,10 @@ func (s *Service) onReply(m bus.Msg) {
 		return
 	}
 	body, err := s.box.open(r)
+	if errors.Is(err, errNoAttempt) {
+		s.meter.late.Inc()
+		return
+	}
 	if err != nil {
 		s.meter.ignored.Inc()
 		return

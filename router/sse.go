@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"quire/kvtransfer"
 	"quire/router/openai"
 )
 
@@ -52,7 +53,9 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, st Stream, answ
 		p, quiet, err := next(r.Context(), st, h.cfg.KeepAlive)
 		if err != nil {
 			e, _ := AsError(err)
-			h.cfg.Log.Warn("stream ends with an error", "request", st.ID(), "code", string(e.Code), "detail", e.Detail)
+			if kvtransfer.Lookup(e.Code).Class != kvtransfer.ClassRefused { // not cancelled, gone or late: something broke
+				h.cfg.Log.Warn("stream ends with an error", "request", st.ID(), "code", string(e.Code), "detail", e.Detail)
+			}
 			_ = out.data(openai.EncodeError(e)) // the answer is over either way
 			return
 		}
