@@ -104,7 +104,7 @@ func (l *life) resent(e Resent) {
 	m := kvtransfer.Resent{Key: e.Key, Known: e.Known, Next: e.Next}
 	room := l.cfg.Bus.Limits().MaxPayload / 2
 	for _, r := range e.Replies {
-		sealed, err := sealReply(r)
+		sealed, err := SealReply(r)
 		if err != nil {
 			l.warn("reply", err)
 			break
@@ -117,7 +117,8 @@ func (l *life) resent(e Resent) {
 	l.answerWith(e.ID, kvtransfer.KindResent, &m)
 }
 
-func sealReply(e SendReply) (kvtransfer.Reply, error) {
+// SealReply does what SendReply asks for. The same effect gives the same bytes.
+func SealReply(e SendReply) (kvtransfer.Reply, error) {
 	body, err := wire.Encode(&e.Body)
 	if err != nil {
 		return kvtransfer.Reply{}, err
@@ -127,7 +128,7 @@ func sealReply(e SendReply) (kvtransfer.Reply, error) {
 
 // sendReply publishes a reply. One that does not arrive is asked for again.
 func (l *life) sendReply(e SendReply) {
-	r, err := sealReply(e)
+	r, err := SealReply(e)
 	if err == nil {
 		err = l.cfg.Bus.Publish(l.cfg.Names.Reply(e.To.ID, e.To.Epoch, e.Header.Key.String()), nil, wire.EncodeReply(r))
 	}
@@ -158,12 +159,7 @@ func (l *life) purge(k kvtransfer.Key) {
 
 // openFrame opens a frame in scratch: nothing else changes when it does not open.
 func (l *life) openFrame(e OpenFrame) {
-	ev := FrameOpened{Delivery: e.Delivery, Header: e.Header, Tag: e.Tag, Hash: e.Hash}
-	plain, err := seal.OpenFrame(e.FrameKey, e.Hash, e.Header, e.Sealed, nil)
-	if err == nil {
-		ev.Opening, ev.Plain = splitHidden(e.Header, plain)
-	}
-	l.post(ev)
+	l.post(OpenSealed(e))
 }
 
 func (l *life) copyFrame(e CopyFrame) {

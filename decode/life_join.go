@@ -167,12 +167,12 @@ func (l *life) onEpoch(epoch uint64) {
 }
 
 func (l *life) onReserve(m bus.Msg) {
-	ev, err := openReserve(l.cfg.Keys, m.Data)
+	ev, err := OpenReserve(l.cfg.Keys, m.Data)
 	l.ask(m, ev, err)
 }
 
 func (l *life) onResend(m bus.Msg) {
-	ev, err := openResend(l.cfg.Keys, m.Data)
+	ev, err := OpenResend(l.cfg.Keys, m.Data)
 	l.ask(m, ev, err)
 }
 
@@ -186,12 +186,12 @@ func (l *life) ask(m bus.Msg, ev Event, err error) {
 }
 
 func (l *life) onControl(d bus.Delivery) {
-	ev, err := openControl(l.cfg.Keys, d.Data)
+	ev, err := OpenControl(l.cfg.Keys, d.Data)
 	l.take(d, ev, err)
 }
 
 func (l *life) onKV(d bus.Delivery) {
-	ev, err := openKV(l.cfg.Keys, d.Data)
+	ev, err := OpenKV(l.cfg.Keys, d.Data)
 	l.take(d, ev, err)
 }
 
@@ -207,7 +207,7 @@ func (l *life) take(d bus.Delivery, ev Event, err error) {
 
 // onBeat notes a router's heartbeat; what is not signed is no heartbeat.
 func (l *life) onBeat(m bus.Msg) {
-	if ev, err := openHeartbeat(l.cfg.Keys, m.Data); err == nil {
+	if ev, err := OpenHeartbeat(l.cfg.Keys, m.Data); err == nil {
 		l.post(ev)
 	}
 }

@@ -237,6 +237,15 @@ func (l *Loop) Idle() bool {
 	return len(l.handoffs) == 0 && len(l.step) == 0 && c.Free == c.Total
 }
 
+// State is where an attempt stands; false for one that is not in the table.
+func (l *Loop) State(k kvtransfer.Key) (kvtransfer.InboundState, bool) {
+	h, ok := l.handoffs[k]
+	if !ok {
+		return 0, false
+	}
+	return h.in.State, true
+}
+
 // Counters gives the counters.
 func (l *Loop) Counters() Counters { return l.count }
 

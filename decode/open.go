@@ -10,9 +10,9 @@ import (
 	"quire/kvtransfer/wire"
 )
 
-// splitHidden takes a frame's opened bytes apart: the rows, and the vector that its header says follows them. A header that
+// SplitHidden takes a frame's opened bytes apart: the rows, and the vector that its header says follows them. A header that
 // asks for more than there is leaves the vector out, and the machine finds the lengths wrong.
-func splitHidden(h kvtransfer.FrameHeader, plain []byte) (kvtransfer.Opening, []byte) {
+func SplitHidden(h kvtransfer.FrameHeader, plain []byte) (kvtransfer.Opening, []byte) {
 	o := kvtransfer.Opening{OK: true, Bytes: len(plain)}
 	if h.Hidden <= 0 || h.Hidden > len(plain)/4 {
 		return o, plain
@@ -25,19 +25,31 @@ func splitHidden(h kvtransfer.FrameHeader, plain []byte) (kvtransfer.Opening, []
 	return o, rows
 }
 
+// OpenSealed does what OpenFrame asks for, in scratch.
+func OpenSealed(e OpenFrame) FrameOpened {
+	ev := FrameOpened{Delivery: e.Delivery, Header: e.Header, Tag: e.Tag, Hash: e.Hash}
+	if plain, err := seal.OpenFrame(e.FrameKey, e.Hash, e.Header, e.Sealed, nil); err == nil {
+		ev.Opening, ev.Plain = SplitHidden(e.Header, plain)
+	}
+	return ev
+}
+
 // How bytes from the bus become events: signatures are verified here, before the loop hears of anything.
 
-func openReserve(v seal.Verifier, data []byte) (Event, error) {
+// OpenReserve verifies and reads a router's request for pages; ReserveAsked.ID is the caller's to set.
+func OpenReserve(v seal.Verifier, data []byte) (Event, error) {
 	e, m, err := open[kvtransfer.Reserve](v, data, kvtransfer.KindReserve)
 	return ReserveAsked{From: e.From, M: m}, err
 }
 
-func openResend(v seal.Verifier, data []byte) (Event, error) {
+// OpenResend verifies and reads a router's request for replies; ResendAsked.ID is the caller's to set.
+func OpenResend(v seal.Verifier, data []byte) (Event, error) {
 	e, m, err := open[kvtransfer.Resend](v, data, kvtransfer.KindResend)
 	return ResendAsked{From: e.From, M: m}, err
 }
 
-func openHeartbeat(v seal.Verifier, data []byte) (Event, error) {
+// OpenHeartbeat verifies and reads a router's heartbeat.
+func OpenHeartbeat(v seal.Verifier, data []byte) (Event, error) {
 	e, m, err := open[kvtransfer.Heartbeat](v, data, kvtransfer.KindHeartbeat)
 	if err == nil && (e.From != m.Peer || e.From.Role != kvtransfer.RoleRouter) {
 		err = fmt.Errorf("decode: heartbeat: of %s, signed by %s", m.Peer, e.From)
@@ -45,8 +57,8 @@ func openHeartbeat(v seal.Verifier, data []byte) (Event, error) {
 	return RouterAlive{Peer: e.From}, err
 }
 
-// openControl reads a Claim, Progress or Abort of prefill, or a Cancel of a router.
-func openControl(v seal.Verifier, data []byte) (Event, error) {
+// OpenControl reads a Claim, Progress or Abort of prefill, or a Cancel of a router.
+func OpenControl(v seal.Verifier, data []byte) (Event, error) {
 	e, err := seal.OpenEnvelope(v, data)
 	if err != nil {
 		return nil, err
@@ -68,8 +80,8 @@ func openControl(v seal.Verifier, data []byte) (Event, error) {
 	return nil, fmt.Errorf("decode: control: kind %d from %s", e.Kind, e.From)
 }
 
-// openKV reads what prefill put into the KV stream: a manifest, which is signed, or a frame, which is sealed.
-func openKV(v seal.Verifier, data []byte) (Event, error) {
+// OpenKV reads what prefill put into the KV stream: a manifest, which is signed, or a frame, which is sealed.
+func OpenKV(v seal.Verifier, data []byte) (Event, error) {
 	if f, err := wire.DecodeFrame(data); err == nil {
 		return FrameCame{Header: f.Header, Tag: seal.Tag(f.Sealed), Sealed: f.Sealed}, nil
 	}

@@ -200,7 +200,7 @@ func (w *world) engine(e Effect) {
 		ev := FrameOpened{Delivery: e.Delivery, Header: e.Header, Tag: e.Tag, Hash: e.Hash}
 		plain, err := seal.OpenFrame(e.FrameKey, e.Hash, e.Header, e.Sealed, nil)
 		if err == nil {
-			ev.Opening, ev.Plain = splitHidden(e.Header, plain)
+			ev.Opening, ev.Plain = SplitHidden(e.Header, plain)
 		}
 		w.events = append(w.events, ev)
 	case CopyFrame:

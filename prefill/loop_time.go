@@ -72,6 +72,16 @@ func (l *Loop) Figures() Figures {
 	return f
 }
 
+// State is where the latest attempt of a key stands here; false when there is none.
+func (l *Loop) State(k kvtransfer.Key) (kvtransfer.OutboundState, bool) {
+	for i := len(l.attempts) - 1; i >= 0; i-- {
+		if a := l.attempts[i]; a.out.Key() == k {
+			return a.out.State(), true
+		}
+	}
+	return 0, false
+}
+
 // Stats gives the counters.
 func (l *Loop) Stats() Stats { return l.stats }
 
