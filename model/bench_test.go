@@ -87,7 +87,7 @@ func (r *rig) decode(seqs []*seq) {
 	for i, s := range seqs {
 		work[i] = s.work(int32(s.rows * 7 % 1000))
 	}
-	if _, err := model.StepLogits(r.eng, work); err != nil {
+	if _, err := model.StepLogits(r.eng, work, 0); err != nil {
 		r.t.Fatal(err)
 	}
 	for i, s := range seqs {

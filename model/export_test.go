@@ -2,8 +2,8 @@ package model
 
 import "quire/device"
 
-// StepLogits is Step with the logits of every row of every work, in order of rows, for comparison with reference outputs.
-func StepLogits(eng Engine, work []Work) ([][]float32, error) {
+// StepLogits is Step with the logits of every row of the batch from row from on, for comparison with reference outputs.
+func StepLogits(eng Engine, work []Work, from int) ([][]float32, error) {
 	e := eng.(*deviceEngine)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -12,7 +12,7 @@ func StepLogits(eng Engine, work []Work) ([][]float32, error) {
 		return nil, err
 	}
 	o := &outputs{}
-	for i := range b.Tokens {
+	for i := from; i < len(b.Tokens); i++ {
 		o.logitRows = append(o.logitRows, i)
 		o.logits = append(o.logits, make([]float32, e.info.Vocab))
 	}

@@ -33,8 +33,9 @@ func floatRowsGo(a floatArgs, rows int) {
 		w := a.w
 		for k := range a.depth {
 			x := at[float32](a.x, k)
-			for lane, v := range (*[panelRows]float32)(w) {
-				acc[lane] += float32(v * x)
+			v := (*[panelRows]float32)(w)
+			for lane := range acc {
+				acc[lane] += float32(v[lane] * x)
 			}
 			w = unsafe.Add(w, a.wStride)
 		}
@@ -79,28 +80,40 @@ func int8RowsGo(t device.Type, a int8Args, rows int) {
 // blockQ8 adds one block: scale(w) * scale(x) * sum of 32 integer products.
 func blockQ8(acc *[panelRows]float32, w, x unsafe.Pointer) {
 	scale := at[float32](x, 8)
-	for lane := range acc {
-		var sum int32
-		for c := range 32 {
-			sum += int32(at[int8](w, 32+(c/4*panelRows+lane)*4+c%4)) * int32(at[int8](x, c))
+	var sum [panelRows]int32
+	q := (*[8][4]int8)(x)
+	for g, lanes := range (*[8][panelRows][4]int8)(unsafe.Add(w, 32)) {
+		x0, x1, x2, x3 := int32(q[g][0]), int32(q[g][1]), int32(q[g][2]), int32(q[g][3])
+		for lane := range lanes {
+			c := &lanes[lane]
+			sum[lane] += int32(c[0])*x0 + int32(c[1])*x1 + int32(c[2])*x2 + int32(c[3])*x3
 		}
-		acc[lane] += float32(float32(sum) * float32(device.FromF16(at[uint16](w, lane))*scale))
+	}
+	for lane, s := range sum {
+		acc[lane] += float32(float32(s) * float32(device.FromF16(at[uint16](w, lane))*scale))
 	}
 }
 
 // blockQ4 adds one block of nibbles; head 32 is Q4_0 (less 8), 64 is Q4_1 (plus minimum).
 func blockQ4(acc *[panelRows]float32, w, x unsafe.Pointer, head int) {
-	scale := at[float32](x, 8)
-	nibbles := unsafe.Slice((*byte)(unsafe.Add(w, head)), 256)
-	for lane := range acc {
-		var sum int32
-		if head == 32 {
-			sum = at[int32](x, 9)
+	scale, less8 := at[float32](x, 8), int32(0)
+	if head == 32 {
+		less8 = at[int32](x, 9)
+	}
+	var sum [panelRows]int32
+	q := (*[8][4]int8)(x)
+	for g, lanes := range (*[4][panelRows][4]byte)(unsafe.Add(w, head)) {
+		low, high := &q[g], &q[g+4]
+		for lane := range lanes {
+			s := sum[lane]
+			for b, v := range lanes[lane] {
+				s += int32(v&15)*int32(low[b]) + int32(v>>4)*int32(high[b])
+			}
+			sum[lane] = s
 		}
-		for c := range 32 {
-			sum += int32(nibble(nibbles, lane, c)) * int32(at[int8](x, c))
-		}
-		acc[lane] += float32(float32(sum) * float32(device.FromF16(at[uint16](w, lane))*scale))
+	}
+	for lane, s := range sum {
+		acc[lane] += float32(float32(s+less8) * float32(device.FromF16(at[uint16](w, lane))*scale))
 		if head == 64 {
 			acc[lane] += float32(device.FromF16(at[uint16](w, 16+lane)) * at[float32](x, 10))
 		}
