@@ -110,7 +110,7 @@ func TestFactsHoldNoContent(t *testing.T) {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
 			switch f.Type.Kind() {
-			case reflect.Int, reflect.Int64, reflect.Uint32, reflect.Bool:
+			case reflect.Int, reflect.Int64, reflect.Uint32, reflect.Uint64, reflect.Bool:
 				continue
 			case reflect.String:
 				if strings[f.Name] {

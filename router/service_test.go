@@ -267,7 +267,8 @@ func withRouter(t *testing.T, test func(b *bench)) {
 		b.decode = newFakeDecode(t, b.broker, ring)
 		ctx, stop := context.WithCancel(context.Background())
 		b.stop = stop
-		go func() {
+		var beats sync.WaitGroup
+		beats.Go(func() {
 			for ctx.Err() == nil {
 				b.decode.beat()
 				select {
@@ -275,9 +276,10 @@ func withRouter(t *testing.T, test func(b *bench)) {
 				case <-ctx.Done():
 				}
 			}
-		}()
+		})
 		defer func() {
 			stop()
+			beats.Wait()
 			if err := b.router.Close(); err != nil {
 				t.Error(err)
 			}
