@@ -68,6 +68,14 @@ func OpenHTTP(b Backend, cfg HTTPConfig) (*HTTPDoor, error) {
 	if err := exposure(cfg); err != nil {
 		return nil, err
 	}
+	for key, tenant := range cfg.Keys {
+		if err := checkTenant(tenant); err != nil {
+			return nil, err
+		}
+		if key == "" {
+			return nil, fmt.Errorf("router: http: API key of tenant %s: 0 characters", tenant)
+		}
+	}
 	listener, err := net.Listen("tcp", cfg.Address)
 	if err != nil {
 		return nil, fmt.Errorf("router: http: %w", err)

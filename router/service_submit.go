@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"quire/kvtransfer"
+	"quire/kvtransfer/wire"
 	"quire/router/openai"
 )
 
@@ -13,6 +14,9 @@ import (
 func (s *Service) Submit(ctx context.Context, r Request) (Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, gone(ctx)
+	}
+	if err := checkTenant(r.Tenant); err != nil {
+		return nil, err
 	}
 	tokens, err := s.tokens(r.Body)
 	if err != nil {
@@ -36,6 +40,19 @@ func (s *Service) Submit(ctx context.Context, r Request) (Stream, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// checkTenant refuses names that cannot stand in a subject or a journal record.
+func checkTenant(name string) error {
+	for i := range len(name) {
+		if c := name[i]; !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
+			return kvtransfer.Errorf(kvtransfer.NotAllowed, "router: tenant %s: want 1 to %d characters of a-z, 0-9 and -", clipText(name), wire.MaxSlug)
+		}
+	}
+	if name == "" || len(name) > wire.MaxSlug {
+		return kvtransfer.Errorf(kvtransfer.NotAllowed, "router: tenant %s: %d characters, want 1 to %d", clipText(name), len(name), wire.MaxSlug)
+	}
+	return nil
 }
 
 // tokens gives the prompt's ids: this is where they are made, once.

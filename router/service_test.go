@@ -388,6 +388,11 @@ func TestServiceAdmission(t *testing.T) {
 		if e, _ := AsError(err); e.Code != kvtransfer.ContextLengthExceeded || !strings.Contains(e.Detail, "model context") {
 			b.Errorf("%v", err)
 		}
+		for _, tenant := range []string{"", "Ann", "a.b", strings.Repeat("a", 33)} {
+			if e, _ := AsError(submitErr(b, tenant)); e.Code != kvtransfer.NotAllowed {
+				b.Errorf("tenant %q: %v", tenant, e)
+			}
+		}
 		if m := b.router.Model(); m.MaxModelLen != 200 || m.LimitedBy != "model context" {
 			b.Errorf("%+v", m)
 		}
@@ -404,6 +409,11 @@ func TestServiceAdmission(t *testing.T) {
 			b.Errorf("%v", err)
 		}
 	})
+}
+
+func submitErr(b *bench, tenant string) error {
+	_, err := b.router.Submit(b.Context(), textRequest(tenant, 5))
+	return err
 }
 
 // TestServiceLost: a decode that falls silent loses the attempt, three times, and then the client is told.
