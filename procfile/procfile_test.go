@@ -101,6 +101,9 @@ func TestRootProcfile(t *testing.T) {
 		if strings.ContainsAny(e.Command, "&|;<>`") {
 			t.Errorf("%s: %q holds shell syntax that some runner takes differently", e.Name, e.Command)
 		}
+		if !strings.HasPrefix(e.Command, "exec ") {
+			t.Errorf("%s: %q leaves a shell in between, which a runner's SIGTERM ends alone", e.Name, e.Command)
+		}
 		if strings.ContainsAny(e.Name, "-_") {
 			t.Errorf("%s: older foremans know letters and digits only", e.Name)
 		}

@@ -20,12 +20,13 @@ const connectTime = 5 * time.Second
 
 // natsDoor speaks the NATS door's operations.
 type natsDoor struct {
-	conn  *jet.Conn
-	names bus.Names
+	conn     *jet.Conn
+	names    bus.Names
+	accounts bool
 }
 
 // newNATSDoor connects as a client: it needs no JetStream.
-func newNATSDoor(f busFlags) (*natsDoor, error) {
+func newNATSDoor(f busFlags, accounts bool) (*natsDoor, error) {
 	o := f.options()
 	ctx, cancel := context.WithTimeout(context.Background(), connectTime)
 	defer cancel()
@@ -35,14 +36,19 @@ func newNATSDoor(f busFlags) (*natsDoor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &natsDoor{conn, names}, nil
+	return &natsDoor{conn, names, accounts}, nil
 }
 
 func (n *natsDoor) name() string { return n.conn.Limits().URL }
 func (n *natsDoor) close()       { _ = n.conn.Close() } // nothing is left to be sent
 
-// subject is that of tenant default; on a bus with accounts the server fills the tenant in.
-func (n *natsDoor) subject(op string) string { return n.names.API("default", op) }
+// subject is that of tenant default; in an account of a tenant's own the server puts the tenant there.
+func (n *natsDoor) subject(op string) string {
+	if n.accounts {
+		return n.names.Prefix + ".v1." + op
+	}
+	return n.names.API("default", op)
+}
 
 func (n *natsDoor) models(ctx context.Context) ([]served, error) {
 	m, err := n.conn.Request(ctx, n.subject("models"), nil)

@@ -237,7 +237,7 @@ func (c clientFlags) open(src origins) (door, error) {
 		return nil, err
 	}
 	if len(c.NATSURL) > 0 || c.NATSContext != "" {
-		return newNATSDoor(c.busFlags)
+		return newNATSDoor(c.busFlags, c.Accounts)
 	}
 	return newHTTPDoor(c.HTTP, c.Key), nil
 }
