@@ -182,7 +182,7 @@ func (l *life) step(e Step) StepDone {
 	}
 	done := StepDone{Results: make([]SeqResult, len(res))}
 	for i, r := range res {
-		if e.Work[i].Last && r.Finish == "" && l.cfg.Tokenizer != nil {
+		if e.Work[i].Last && r.Finish == "" && work[i].Pick != nil && l.cfg.Tokenizer != nil {
 			r.Held = work[i].Pick.Flush()
 		}
 		done.Results[i] = SeqResult{

@@ -540,3 +540,69 @@ func TestVerify(t *testing.T) {
 		t.Error("pages Reserved under a running attempt")
 	}
 }
+
+// What was started for a promise that is forgotten does not count for the next one under the same key.
+func TestLateCompletionsOfAnEarlierPromise(t *testing.T) {
+	w := newWorld(t, nil)
+	again := func() {
+		w.ack(key(1))
+		w.reserve(key(1), prompt(6, 1), 2)
+		w.claim(key(1))
+	}
+	w.hold["journal"] = true
+	w.handoff(key(1), prompt(6, 1), 2) // the verdict waits
+	held := w.held
+	w.held = nil
+	again()
+	w.frames(key(1))
+	w.manifest(key(1))
+	var old Journal
+	for _, e := range held {
+		if j, ok := e.(Journal); ok && j.Must {
+			old = j
+		}
+	}
+	w.send(Journaled{Key: key(1), Reservation: old.Fact.Reservation})
+	if s := w.l.handoffs[key(1)].in.State; s != kvtransfer.InJudging {
+		t.Fatalf("the earlier promise's acknowledgement led to %s", s)
+	}
+	w.release("journal")
+	if ids, _, _ := w.answer(key(1)); len(ids) != 2 {
+		t.Errorf("%d tokens", len(ids))
+	}
+
+	w.hold["openframe"] = true
+	again()
+	w.frame(w.jobs[key(1)].frames[0])
+	late := w.held[0].(OpenFrame)
+	w.held = nil
+	delete(w.open, late.Delivery)
+	again()
+	w.send(FrameOpened{
+		Delivery: w.deliver(), Header: late.Header, Tag: late.Tag, Hash: late.Hash, Opening: kvtransfer.Opening{OK: true, Bytes: 32},
+	})
+	if got := w.l.handoffs[key(1)].in.Frames(); len(got) > 0 {
+		t.Errorf("the earlier promise's frame counts: %v", got)
+	}
+	w.one("cancel")
+	w.clean()
+}
+
+// Only the router that asked may cancel or ask for replies.
+func TestAnotherRouter(t *testing.T) {
+	w := newWorld(t, nil)
+	w.hold["step"] = true
+	w.handoff(key(1), prompt(6, 1), 2)
+	other := kvtransfer.Peer{Role: kvtransfer.RoleRouter, ID: "r2", Epoch: 3}
+	before := w.l.Dump()
+	w.send(CancelCame{Delivery: w.deliver(), From: other, M: kvtransfer.Cancel{Key: key(1)}})
+	w.send(ResendAsked{From: other, M: kvtransfer.Resend{Key: key(1), Ack: true}})
+	if got := w.l.Dump(); got != before {
+		t.Errorf("was\n%s\nis\n%s", before, got)
+	}
+	if r := w.resent[len(w.resent)-1]; r.Known {
+		t.Error("another router's request is answered as known")
+	}
+	w.release("step")
+	w.clean()
+}

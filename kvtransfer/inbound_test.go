@@ -68,6 +68,7 @@ var rigMessages = []struct {
 		c.Claim = ClaimID{0xc2}
 		return r.claim(Peer{RolePrefill, "p2", 1}, c)
 	}},
+	{"same claim of another worker", func(r *rig) string { return r.claim(Peer{RolePrefill, "p2", 1}, rigClaim) }},
 	{"claim under another reservation", func(r *rig) string {
 		c := rigClaim
 		c.Reservation = [32]byte{0x12}
@@ -106,6 +107,11 @@ var rigMessages = []struct {
 		o := opening(rigHeader(1))
 		o.Bytes--
 		return r.opened(rigHeader(1), rigTag(1), o)
+	}},
+	{"opened 2 with a hidden vector", func(r *rig) string {
+		h := rigHeader(1)
+		h.Index, h.LayerFrom = 2, 1
+		return r.opened(h, rigTag(2), opening(h))
 	}},
 	{"opened under index 12", func(r *rig) string {
 		h := rigHeader(0)
@@ -219,6 +225,7 @@ var rigStates = []struct {
 	{InReserved, "reserved", nil},
 	{InFilling, "filling: nothing came", []string{"claim"}},
 	{InFilling, "filling: frame 0 came", []string{"claim", "opened 0"}},
+	{InFilling, "filling: frame 1 came", []string{"claim", "opened 1"}},
 	{InFilling, "filling: manifest waits", []string{"claim", "manifest"}},
 	{InJudging, "judging", []string{"claim", "opened 1", "opened 0", "manifest"}},
 	{InAdmitted, "admitted", []string{"claim", "opened 1", "opened 0", "manifest", "journaled"}},
