@@ -7,8 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"quire/bus"
 )
+
+// TestMain fails when a goroutine of the broker outlives its test.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestAckWaitOnTheBubblesClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

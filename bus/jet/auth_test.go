@@ -45,6 +45,7 @@ func refused(t *testing.T, o ConnectOptions, text string) {
 }
 
 func TestUserTokenAndNkey(t *testing.T) {
+	t.Parallel()
 	t.Run("user", func(t *testing.T) {
 		s := serve(t, ServerOptions{User: "quire", Password: "secret"})
 		pingable(t, connect(t, ConnectOptions{URLs: []string{s.URL()}, User: "quire", Password: "secret"}))
@@ -90,6 +91,7 @@ func seedFileText(t *testing.T, text string) string {
 
 // TestCreds connects with a credentials file to a server in operator mode.
 func TestCreds(t *testing.T) {
+	t.Parallel()
 	operator, account, user := pairOf(t, nkeys.CreateOperator), pairOf(t, nkeys.CreateAccount), pairOf(t, nkeys.CreateUser)
 	system := pairOf(t, nkeys.CreateAccount)
 	oc := jwt.NewOperatorClaims(public(t, operator))
@@ -128,6 +130,7 @@ func public(t *testing.T, p nkeys.KeyPair) string {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	ca, cert, key := certificates(t)
 	s := serve(t, ServerOptions{TLSCA: ca, TLSCert: cert, TLSKey: key})
 	url := "tls://" + s.Addr()
@@ -212,6 +215,7 @@ func TestNoSecretInLimitsAndErrors(t *testing.T) {
 
 // TestServiceDiscovery asks as the nats CLI does ("nats micro ls", "nats micro stats").
 func TestServiceDiscovery(t *testing.T) {
+	t.Parallel()
 	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
 	ctx := context.Background()
 	_, err := c.Serve(ctx, bus.ServiceSpec{

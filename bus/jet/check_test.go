@@ -32,6 +32,7 @@ func plain(t *testing.T, o server.Options) string {
 }
 
 func TestChecksAtStart(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for _, c := range []struct {
@@ -54,6 +55,7 @@ func TestChecksAtStart(t *testing.T) {
 }
 
 func TestStreamConfiguredOtherwise(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	var n bus.Names
 	for _, change := range []struct {
@@ -83,6 +85,7 @@ func TestStreamConfiguredOtherwise(t *testing.T) {
 }
 
 func TestForeignStream(t *testing.T) {
+	t.Parallel()
 	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
 	ctx := context.Background()
 	must(t, c.Streams().EnsureShared(ctx))
@@ -121,6 +124,7 @@ func TestBucketThatForgets(t *testing.T) {
 }
 
 func TestNoRoomForTheJournal(t *testing.T) {
+	t.Parallel()
 	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true, MaxStore: 100 << 20})})
 	err := c.Streams().EnsureShared(context.Background())
 	if !errors.Is(err, bus.ErrFull) || !strings.Contains(err.Error(), "max_file_store") || !strings.Contains(err.Error(), "1073741824") {

@@ -115,7 +115,10 @@ func TestRestart(t *testing.T) {
 		if inProcess {
 			name = "in process"
 		}
-		t.Run(name, func(t *testing.T) { restart(t, inProcess) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			restart(t, inProcess)
+		})
 	}
 }
 
@@ -137,6 +140,7 @@ func restart(t *testing.T, inProcess bool) {
 }
 
 func TestStartsBeforeTheServer(t *testing.T) {
+	t.Parallel()
 	first := serve(t, ServerOptions{})
 	addr := first.Addr()
 	first.Stop()
@@ -171,6 +175,7 @@ func TestStartsBeforeTheServer(t *testing.T) {
 
 // TestConsumerLost deletes a consumer under its reader, as an operator or an idle minute would.
 func TestConsumerLost(t *testing.T) {
+	t.Parallel()
 	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
 	ctx := context.Background()
 	var n bus.Names
@@ -186,13 +191,14 @@ func TestConsumerLost(t *testing.T) {
 }
 
 func TestLargeFrames(t *testing.T) {
+	t.Parallel()
 	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
 	ctx := context.Background()
 	var n bus.Names
 	must(t, c.Streams().EnsureKV(ctx, "d1", 1))
 	again := 0
 	done := make(chan bool)
-	const frames = 200
+	const frames = 80 // 40 MiB: more than one pull may bring
 	seen := 0
 	_, err := c.Consume(ctx, bus.Consumer{Stream: n.KVStream("d1", 1), Name: "kv", Subjects: []string{n.AllKV("d1", 1)}, MaxPending: 256},
 		func(d bus.Delivery) {
@@ -216,6 +222,8 @@ func TestLargeFrames(t *testing.T) {
 			sent++
 		case !errors.Is(err, bus.ErrFull):
 			t.Fatal(err)
+		default:
+			c.pause(nil, nil, time.Millisecond) // as senders do
 		}
 	}
 	await(t, "all frames", done)
@@ -236,6 +244,7 @@ func TestDataDir(t *testing.T) {
 // TestIdleWorker takes no job for longer than the server keeps a consumer, then gets the next one without waiting for
 // heartbeats to miss.
 func TestIdleWorker(t *testing.T) {
+	t.Parallel()
 	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true}), inactive: 200 * time.Millisecond})
 	ctx := context.Background()
 	var n bus.Names
@@ -264,6 +273,7 @@ func TestIdleWorker(t *testing.T) {
 }
 
 func TestCloseWhileDown(t *testing.T) {
+	t.Parallel()
 	s := serve(t, ServerOptions{})
 	c := connect(t, ConnectOptions{URLs: []string{s.URL()}})
 	ctx := context.Background()
