@@ -226,9 +226,10 @@ func absolute(path string) (string, error) {
 // clientFlags are those of the verbs that ask a running cluster.
 type clientFlags struct {
 	busFlags
-	HTTP  string `name:"http" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"The HTTP door, or its URL; --nats-url or --nats-context go through NATS instead."`
-	Key   string `name:"key" placeholder:"KEY" help:"API key of the HTTP door."`
-	Model string `name:"model" env:"QUIRE_CHAT_MODEL" placeholder:"M" help:"Which model; the one that is served otherwise."`
+	Accounts bool   `name:"nats-accounts" help:"This NATS user has an account of its own, and the server fills the tenant in."`
+	HTTP     string `name:"http" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"The HTTP door, or its URL; --nats-url or --nats-context go through NATS instead."`
+	Key      string `name:"key" placeholder:"KEY" help:"API key of the HTTP door."`
+	Model    string `name:"model" env:"QUIRE_CHAT_MODEL" placeholder:"M" help:"Which model; the one that is served otherwise."`
 }
 
 // open chooses the door: NATS when a flag, the environment or the config file names a server, else HTTP.
