@@ -188,6 +188,14 @@ func (l *Loop) bug(format string, args ...any) {
 	l.do(Stop{Err: kvtransfer.Errorf(kvtransfer.Invariant, "decode: "+format, args...)})
 }
 
+// broken stops the process when an effect's error says that an invariant broke in what performed it.
+func (l *Loop) broken(err kvtransfer.Error) bool {
+	if err.Class() == kvtransfer.ClassBug {
+		l.bug("%s", err.Detail)
+	}
+	return l.stopped
+}
+
 // onTick takes the time: it ends what is late, forgets what need not be kept, and sends the heartbeat.
 func (l *Loop) onTick(e Tick) {
 	l.now = max(l.now, e.Now)

@@ -66,6 +66,9 @@ func (l *Loop) copyFrame(h *handoff, e FrameOpened) {
 // onCopied gives the grant back and, once the manifest and all its frames are there, asks the gate. A copy that ended after
 // its attempt did changes nothing: its pages waited for it and are zeroed now.
 func (l *Loop) onCopied(e FrameCopied) {
+	if l.broken(e.Err) {
+		return
+	}
 	h, ok := l.handoffs[e.Header.Key]
 	err := e.Err
 	if ok && !h.in.State.Over() && err.IsZero() {
@@ -191,6 +194,9 @@ func (l *Loop) witness(h *handoff) {
 
 // onWitness takes part (a) of the witness; part (b) is the sequence's first step.
 func (l *Loop) onWitness(e WitnessDone) {
+	if l.broken(e.Err) {
+		return
+	}
 	if err := l.ledger.Unhold(e.Key.Owner()); err != nil {
 		l.bug("witness: %v", err)
 		return

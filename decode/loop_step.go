@@ -69,6 +69,9 @@ func (l *Loop) back(s seqOut) error {
 
 // onStep takes a step's results. Attempts that ended meanwhile only give their pages back.
 func (l *Loop) onStep(e StepDone) {
+	if l.broken(e.Err) {
+		return
+	}
 	out := l.step
 	l.step = nil
 	if e.Err.IsZero() && len(e.Results) != len(out) {
@@ -145,6 +148,9 @@ func (l *Loop) zeroReleased() {
 
 // onZeroed frees cleared pages. A device that cannot clear pages cannot be trusted with the next request.
 func (l *Loop) onZeroed(e Zeroed) {
+	if l.broken(e.Err) {
+		return
+	}
 	if !e.Err.IsZero() {
 		if l.zeroFail++; l.zeroFail >= maxFailures {
 			l.stopped = true

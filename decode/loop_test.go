@@ -422,6 +422,7 @@ func TestStops(t *testing.T) {
 		ev   Event
 	}{
 		{"results of no step", StepDone{Results: []SeqResult{{Key: key(1)}}}},
+		{"a step that found an invariant broken", StepDone{Err: kvtransfer.Errorf(kvtransfer.Invariant, "device: view")}},
 		{"a copy that nobody asked for", FrameCopied{Header: kvtransfer.FrameHeader{Key: key(1)}}},
 		{"a witness that nobody asked for", WitnessDone{Key: key(1), Row: -1}},
 		{"pages zeroed that were not given out", Zeroed{Pages: []page.ID{0}}},
