@@ -23,7 +23,7 @@ type loaded struct {
 // load opens the model and packs its weights for the device: one device and one copy of the weights for all workers here.
 func (c *Cluster) load() (*loaded, error) {
 	m := c.o.Model
-	src, err := model.Open(m.Path, model.OpenOptions{Progress: c.o.Progress, Name: m.Name})
+	src, err := model.Open(m.Path, model.OpenOptions{Progress: c.o.progress("read model"), Name: m.Name})
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (c *Cluster) load() (*loaded, error) {
 		return nil, err
 	}
 	c.add("device", func(context.Context) error { return dev.Close() })
-	w, err := model.LoadWeights(dev, src, c.o.Progress)
+	w, err := model.LoadWeights(dev, src, c.o.progress("load weights"))
 	if err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ type Options struct {
 	Prefill int // workers of `up`
 	Decode  int
 	Log     *slog.Logger
-	// Progress is told how many of total bytes of the model have been read; nil = silent.
-	Progress func(done, total int64)
+	// Progress, when set, gives what is told how many of total bytes are done of the thing with this label.
+	Progress func(label string) func(done, total int64)
 }
 
 // BusOptions say where the bus is.
@@ -85,6 +85,14 @@ type DoorOptions struct {
 	Accounts         bool // the bus has an account for each tenant, whose name the server fills into its subjects
 	LocalPrefill     int  // prompts up to this length are prefilled by decode itself; 0 = none
 	Insecure         bool // allow other machines in without keys or credentials
+}
+
+// progress is Progress, or nil.
+func (o Options) progress(label string) func(done, total int64) {
+	if o.Progress == nil {
+		return nil
+	}
+	return o.Progress(label)
 }
 
 // keysDir is where the keys are.

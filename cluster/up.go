@@ -132,7 +132,7 @@ func Router(ctx context.Context, o Options) (*Cluster, error) {
 		if err := checkPort(ctx, "http", c.o.Door.HTTP); err != nil {
 			return err
 		}
-		src, err := model.OpenTokenizer(c.o.Model.Path, model.OpenOptions{Progress: c.o.Progress, Name: c.o.Model.Name})
+		src, err := model.OpenTokenizer(c.o.Model.Path, model.OpenOptions{Progress: c.o.progress("read model"), Name: c.o.Model.Name})
 		if err != nil {
 			return err
 		}

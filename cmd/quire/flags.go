@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"quire/cluster"
+	"quire/model"
 )
 
 // Flags that several verbs share. Names are part of the interface: scripts and config files rely on them.
@@ -60,6 +61,7 @@ type busFlags struct {
 
 type modelFlags struct {
 	Model       string `name:"model" aliases:"model-path" placeholder:"M" help:"GGUF file, Hugging Face directory, or a name from quire pull; the built-in model otherwise."`
+	Models      string `name:"models" placeholder:"DIR" help:"Where quire pull keeps models."`
 	ServedName  string `name:"served-model-name" placeholder:"NAME" help:"What clients call the model."`
 	MaxModelLen string `name:"max-model-len" aliases:"context-length" default:"auto" placeholder:"N" help:"Tokens that a request may take, prompt and answer together, or auto: the largest that fits."`
 }
@@ -120,7 +122,16 @@ func (f busFlags) checkURLs() error {
 }
 
 func (f modelFlags) options(kvType string) (cluster.ModelOptions, error) {
-	o := cluster.ModelOptions{Path: f.Model, Name: f.ServedName, KVType: kvType}
+	o := cluster.ModelOptions{Name: f.ServedName, KVType: kvType}
+	if f.Model != "" {
+		dir, err := modelsDir(f.Models)
+		if err == nil {
+			o.Path, err = model.Resolve(f.Model, dir)
+		}
+		if err != nil {
+			return o, err
+		}
+	}
 	if f.MaxModelLen != "auto" {
 		n, err := strconv.Atoi(f.MaxModelLen)
 		if err != nil || n < 1 {

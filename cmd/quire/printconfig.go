@@ -40,7 +40,7 @@ func sourcesOf(ctx *kong.Context, file *configuration) origins {
 }
 
 // secrets are flags whose values are never printed.
-var secrets = []string{"api-key", "key", "nats-password", "nats-token"}
+var secrets = []string{"api-key", "key", "nats-password", "nats-token", "hf-token"}
 
 // printConfig prints the flags of the chosen verb with value and source, one a line.
 func printConfig(w io.Writer, ctx *kong.Context, o origins) {

@@ -21,7 +21,7 @@ func (r role) options(s streams, bus cluster.BusOptions) (cluster.Options, error
 	if err != nil {
 		return cluster.Options{}, err
 	}
-	o := cluster.Options{Version: version, Data: data, Bus: bus, Log: r.logger(s.err), Progress: progress(s.err, "model")}
+	o := cluster.Options{Version: version, Data: data, Bus: bus, Log: r.logger(s.err), Progress: progress(s)}
 	if r.Keys != "" {
 		if o.Keys, err = absolute(r.Keys); err != nil {
 			return o, err
