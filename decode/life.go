@@ -36,7 +36,7 @@ type life struct {
 	pickers map[kvtransfer.Key]*model.Picker // the step goroutine's alone, but for forgets
 	mu      sync.Mutex                       // guards pickers and subs
 
-	acks, control, frames, steps, witnesses, zeros queue
+	acks, outbox, control, frames, steps, witnesses, zeros queue
 
 	journal *journal.Writer
 	ctx     context.Context
@@ -100,7 +100,7 @@ func startLife(ctx context.Context, s *Service) (*life, error) {
 }
 
 func (l *life) queues() []*queue {
-	return []*queue{&l.acks, &l.control, &l.frames, &l.steps, &l.witnesses, &l.zeros}
+	return []*queue{&l.acks, &l.outbox, &l.control, &l.frames, &l.steps, &l.witnesses, &l.zeros}
 }
 
 // run is the loop's goroutine: one event at a time, each behind a Tick, and the effects in order.

@@ -13,8 +13,8 @@ import (
 	"quire/model"
 )
 
-// How a life performs effects. Whatever may wait runs on a goroutine of its own kind, in order: acknowledgements, control
-// messages and replies, frames (on several), steps, witnesses, zeroing.
+// How a life performs effects. Whatever may wait runs on a goroutine of its own kind, in order: acknowledgements, replies
+// and answers, control messages and purges, frames (on several), steps, witnesses, zeroing.
 
 func (l *life) perform(e Effect) {
 	switch e := e.(type) {
@@ -28,7 +28,7 @@ func (l *life) perform(e Effect) {
 	case Control:
 		l.control.push(func() { l.sendControl(e) })
 	case SendReply:
-		l.control.push(func() { l.sendReply(e) })
+		l.outbox.push(func() { l.sendReply(e) })
 	case OpenFrame:
 		l.frames.push(func() { l.openFrame(e) })
 	case CopyFrame:
@@ -84,7 +84,7 @@ func (l *life) settle(n uint64, how func(bus.Delivery) error) {
 func (l *life) answer(id uint64, kind kvtransfer.Kind, body []byte) {
 	reply := l.asks[id]
 	delete(l.asks, id)
-	l.control.push(func() {
+	l.outbox.push(func() {
 		l.warn("answer", l.cfg.Bus.Publish(reply, nil, seal.Sign(l.s.signer, l.peer, kind, body)))
 	})
 }

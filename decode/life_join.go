@@ -100,7 +100,7 @@ func (l *life) onBus() func(bus.State, error) {
 // keepKV makes the KV stream again when the server lost it, which a restart does. Out of reach for a lease, it ends this life.
 func (l *life) keepKV() {
 	lease := time.Duration(l.cfg.Lease) * time.Microsecond
-	check := time.NewTicker(lease / 2)
+	check := time.NewTicker(lease / 4)
 	defer check.Stop()
 	reached := time.Now()
 	for {
@@ -112,7 +112,7 @@ func (l *life) keepKV() {
 			lost = true
 		case <-check.C:
 		}
-		if time.Since(reached) >= 2*lease {
+		if time.Since(reached) >= lease+lease/4 {
 			l.stop(errNewEpoch)
 			return
 		}

@@ -319,6 +319,7 @@ func TestServiceHandsOff(t *testing.T) {
 		if err := x.s.Drain(x.t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the last facts are on their way
 		var kinds []string
 		for _, m := range x.broker.Stored(x.names.JournalStream()) {
 			rec, err := journal.Decode(m.Data)
