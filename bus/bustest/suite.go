@@ -48,6 +48,7 @@ func Cases() []Case {
 		{"delete, purge and names", deletePurge},
 		{"the journal keeps", journalKeeps},
 		{"an empty KV stream", emptyKV},
+		{"an acknowledgement for an earlier stream", staleAck},
 		{"epochs", epochs},
 		{"states", states},
 		{"API", apiDoor},

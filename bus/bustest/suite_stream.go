@@ -385,3 +385,28 @@ func emptyKV(t *testing.T, b bus.Bus) {
 	got, _ := collect(t, b, bus.Consumer{Stream: names.KVStream("d1", 5), Name: "kv", Subjects: []string{names.AllKV("d1", 5)}})
 	none(t, "what an earlier life left", got, 30*time.Millisecond)
 }
+
+// staleAck settles a message of a stream that was made again: the message that has its sequence now must not be touched.
+func staleAck(t *testing.T, b bus.Bus) {
+	ctx := shared(t, b)
+	c := bus.Consumer{
+		Stream: names.KVStream("d1", 5), Name: "kv", Subjects: []string{names.AllKV("d1", 5)}, AckWait: 200 * time.Millisecond,
+	}
+	ok(t, "EnsureKV", b.Streams().EnsureKV(ctx, "d1", 5))
+	first := enqueue(t, b, names.KV("d1", 5, "a-1"), "old")
+	got, sub := collect(t, b, c)
+	old := get(t, "delivery", got)
+	ok(t, "drain", sub.Drain())
+	ok(t, "EnsureKV", b.Streams().EnsureKV(ctx, "d1", 5))
+	got, _ = collect(t, b, c)
+	if again := enqueue(t, b, names.KV("d1", 5, "b-1"), "new"); again != first {
+		t.Fatalf("sequence %d in the new stream, %d in the old", again, first)
+	}
+	get(t, "delivery", got)
+	is(t, "stale ack", old.Ack(), bus.ErrDown)
+	d := get(t, "redelivery of what nobody acknowledged", got)
+	if string(d.Data) != "new" || d.Delivered != 2 {
+		t.Fatalf("delivered %q for the %d. time", d.Data, d.Delivered)
+	}
+	ok(t, "ack", d.Ack())
+}

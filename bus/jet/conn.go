@@ -31,6 +31,8 @@ type Conn struct {
 	closed chan struct{} // closed when the connection is
 	ended  chan struct{} // closed when the supervisor is gone
 
+	lives sync.Map // "<stream>/<consumer>" -> int64, see consumer.life
+
 	calls sync.Mutex // held across calls of watchers; taken before mu
 
 	mu       sync.Mutex

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,8 +24,7 @@ type consumer struct {
 	c     *Conn
 	cfg   bus.Consumer
 	fn    func(bus.Delivery)
-	life  atomic.Int64 // when the server's consumer was made: a message of an earlier one must not be acknowledged on this
-	token bool         // Want gave a value that no message has met yet
+	token bool // Want gave a value that no message has met yet
 	once  sync.Once
 	stop  chan struct{}
 	ended chan struct{}
@@ -80,8 +79,29 @@ func (k *consumer) make(ctx context.Context) (jetstream.Consumer, error) {
 	if err != nil {
 		return nil, wrap(fmt.Sprintf("consumer %s of %s", k.cfg.Name, k.cfg.Stream), err)
 	}
-	k.life.Store(made.CachedInfo().Created.UnixNano())
+	k.c.lives.Store(k.place(), made.CachedInfo().Created.UnixNano())
 	return made, nil
+}
+
+// place is the key of the server's consumer in lives.
+func (k *consumer) place() string { return k.cfg.Stream + "/" + k.cfg.Name }
+
+// life is when the server's consumer was made; 0 when its stream is gone. A message of an earlier life must not be acknowledged:
+// its sequence is another message's by now.
+func (k *consumer) life() int64 {
+	at, _ := k.c.lives.Load(k.place())
+	n, _ := at.(int64)
+	return n
+}
+
+// forgetLives ends the consumers of a stream that was deleted.
+func (c *Conn) forgetLives(stream string) {
+	c.lives.Range(func(key, _ any) bool {
+		if strings.HasPrefix(key.(string), stream+"/") {
+			c.lives.Delete(key)
+		}
+		return true
+	})
 }
 
 // run pulls until Drain, with a new consumer whenever the old one is in doubt.
@@ -235,11 +255,11 @@ func (k *consumer) deliver(m jetstream.Msg) {
 		k.c.log.Error("bus: message without metadata", "subject", m.Subject(), "error", err)
 		return
 	}
-	life := k.life.Load()
+	life := k.life()
 	settle := func(fn func() error) func() error {
 		return func() error {
 			what := fmt.Sprintf("settle message %d of %s", meta.Sequence.Stream, k.cfg.Stream)
-			if k.life.Load() != life {
+			if life == 0 || k.life() != life {
 				return fmt.Errorf("bus: %s: its consumer is gone: %w", what, bus.ErrDown)
 			}
 			if err := k.c.ready(what); err != nil {

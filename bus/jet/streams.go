@@ -165,6 +165,7 @@ func (s streams) EnsureKV(ctx context.Context, decode string, epoch uint64) erro
 	if err := s.c.js.DeleteStream(ctx, spec.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return wrap("empty stream "+spec.Name, err)
 	}
+	s.c.forgetLives(spec.Name)
 	if err := s.c.ensure(ctx, spec, 1); err != nil {
 		return err
 	}
@@ -211,7 +212,11 @@ func (s streams) Delete(ctx context.Context, stream string) error {
 	if err := s.c.ready("delete stream " + stream); err != nil {
 		return err
 	}
-	return wrap("delete stream "+stream, s.c.js.DeleteStream(ctx, stream))
+	err := s.c.js.DeleteStream(ctx, stream)
+	if err == nil {
+		s.c.forgetLives(stream)
+	}
+	return wrap("delete stream "+stream, err)
 }
 
 // handle gives a stream without asking the server for its state.
