@@ -2,6 +2,7 @@ package decode
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -41,19 +42,16 @@ func (h *hostile) claimed() (*job, bool) {
 
 func (h *hostile) tokens(k kvtransfer.Key) []int32 { return prompt(int(k.ID[0])%9+1, int(k.ID[0])) }
 
+// actions are what can happen, by name.
 func (h *hostile) actions() map[string]func(*rapid.T) {
-	kinds := []string{"openframe", "copyframe", "journal", "witness", "step", "zero"}
+	all := h.prefillActs()
+	maps.Copy(all, h.otherActs())
+	return all
+}
+
+// prefillActs are what prefill, or somebody on the bus, sends.
+func (h *hostile) prefillActs() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
-		"reserve": func(t *rapid.T) {
-			k := key(len(h.asked) + 1)
-			if len(h.asked) > 12 {
-				k = rapid.SampledFrom(h.asked).Draw(t, "again")
-			}
-			tokens := h.tokens(k)
-			if h.reserve(k, tokens, int(k.ID[0])%4+1) && !slices.Contains(h.asked, k) {
-				h.asked = append(h.asked, k)
-			}
-		},
 		"claim": func(t *rapid.T) {
 			open := slices.DeleteFunc(slices.Clone(h.asked), func(k kvtransfer.Key) bool { return h.jobs[k].frames != nil })
 			if len(open) == 0 {
@@ -112,6 +110,23 @@ func (h *hostile) actions() map[string]func(*rapid.T) {
 				m.Frames += rapid.IntRange(-1, 1).Draw(t, "frames")
 				m.Digest[0] ^= byte(rapid.IntRange(0, 1).Draw(t, "digest"))
 				h.send(ManifestCame{Delivery: h.deliver(), From: worker, M: m})
+			}
+		},
+	}
+}
+
+// otherActs are what the router, time, the engine and the journal do.
+func (h *hostile) otherActs() map[string]func(*rapid.T) {
+	kinds := []string{"openframe", "copyframe", "journal", "witness", "step", "zero"}
+	return map[string]func(*rapid.T){
+		"reserve": func(t *rapid.T) {
+			k := key(len(h.asked) + 1)
+			if len(h.asked) > 12 {
+				k = rapid.SampledFrom(h.asked).Draw(t, "again")
+			}
+			tokens := h.tokens(k)
+			if h.reserve(k, tokens, int(k.ID[0])%4+1) && !slices.Contains(h.asked, k) {
+				h.asked = append(h.asked, k)
 			}
 		},
 		"control": func(t *rapid.T) {

@@ -166,6 +166,14 @@ func (w *world) one(line string) {
 			m.N, m.Sent, m.Pages = n, n, kvtransfer.PagesFor(n, 4)
 		}
 		w.send(ManifestCame{Delivery: w.deliver(), From: worker, M: m})
+	default:
+		w.oneMore(cmd, k, a, words)
+	}
+}
+
+// oneMore runs one line about control messages, the router, time or the weather.
+func (w *world) oneMore(cmd string, k kvtransfer.Key, a args, words []string) {
+	switch cmd {
 	case "progress":
 		w.send(ProgressCame{Delivery: w.deliver(), From: worker, M: kvtransfer.Progress{Key: k, Claim: w.jobs[k].claim.Claim}})
 	case "abort":

@@ -471,3 +471,17 @@ func TestStartRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Without a journal no kernel runs: the verdict must be acknowledged first.
+func TestServiceWithoutJournal(t *testing.T) {
+	inSite(t, nil, func(x *site) {
+		x.s.life.Load().journal.Close(x.t.Context()) // takes no facts from now on
+		j := x.reserve(key(1), prompt(6, 1), 2)
+		x.claim(j)
+		x.transfer(j)
+		ids, _, outcome := x.answer(j)
+		if outcome.OK || outcome.Error.Code != kvtransfer.JournalDown || len(ids) > 0 || x.w.eng.Steps() > 0 {
+			t.Errorf("outcome %+v, tokens %d, steps %d", outcome, len(ids), x.w.eng.Steps())
+		}
+	})
+}
