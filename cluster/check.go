@@ -67,9 +67,9 @@ func Check(ctx context.Context, o Options) []Finding {
 }
 
 func (c *check) machine() {
-	dev, err := cpu.New(cpu.Options{Threads: c.o.Pool.Threads})
+	dev, err := cpu.New(c.o.Pool.device())
 	if err != nil {
-		c.bad(Fail, "cpu", "unset QUIRE_CPU_VARIANT", "%v", err)
+		c.bad(Fail, "cpu", "leave --cpu-variant and --cpu-activations out", "%v", err)
 		return
 	}
 	i := dev.Info()

@@ -28,7 +28,7 @@ func (c *Cluster) load() (*loaded, error) {
 		return nil, err
 	}
 	c.add("model", func(context.Context) error { return src.Close() })
-	dev, err := cpu.New(cpu.Options{Threads: c.o.Pool.Threads})
+	dev, err := cpu.New(c.o.Pool.device())
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +41,11 @@ func (c *Cluster) load() (*loaded, error) {
 	i := dev.Info()
 	c.info.Device = fmt.Sprintf("%s: %s, %d threads", i.Backend, i.Variant, i.Threads)
 	return &loaded{src, dev, w}, nil
+}
+
+// device gives the options of the CPU device.
+func (o PoolOptions) device() cpu.Options {
+	return cpu.Options{Threads: o.Threads, Variant: o.Variant, Activations: o.Activations}
 }
 
 // describe notes what is served.

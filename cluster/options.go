@@ -65,12 +65,14 @@ type ModelOptions struct {
 
 // PoolOptions size a worker.
 type PoolOptions struct {
-	PageSize int // token slots of a page; default 16
-	Pages    int // of each pool; 0 = chosen by the model's context and the machine's memory
-	Threads  int // of the device; 0 = one for each CPU
-	Running  int // requests that a worker works on at once; 0 = the service's default
-	Chunk    int // rows of one prefill step; 0 = the service's default
-	Lease    time.Duration
+	PageSize    int    // token slots of a page; default 16
+	Pages       int    // of each pool; 0 = chosen by the model's context and the machine's memory
+	Threads     int    // of the device; 0 = one for each CPU
+	Variant     string // of the kernels; "" = the fastest that runs here
+	Activations string // int8 or f32; "" = the device's default
+	Running     int    // requests that a worker works on at once; 0 = the service's default
+	Chunk       int    // rows of one prefill step; 0 = the service's default
+	Lease       time.Duration
 }
 
 // DoorOptions are about clients.
