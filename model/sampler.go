@@ -30,10 +30,13 @@ func best(logits []float32) int32 {
 // ordered by falling logit.
 func (p *Picker) choose(logits []float32) int32 {
 	top := best(logits)
-	if p.s.Temperature <= 0 || len(logits) == 0 || math.IsInf(float64(logits[top]), 0) {
+	if p.s.Temperature <= 0 || len(logits) == 0 {
 		return top
 	}
 	invT, most := 1/float64(p.s.Temperature), float64(logits[top])
+	if math.IsNaN(most) || math.IsInf(most, 0) {
+		return top
+	}
 	p.weights = p.weights[:0]
 	for _, v := range logits {
 		p.weights = append(p.weights, exp(float64((float64(v)-most)*invT)))

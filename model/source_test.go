@@ -9,6 +9,7 @@ import (
 
 	_ "quire/embedded"
 	"quire/model"
+	"quire/model/tokenizer"
 )
 
 // shared gives a path under the shared folder beside the repository, or skips.
@@ -167,4 +168,61 @@ func TestSmolLM2ChatGolden(t *testing.T) {
 	var g struct{ Chats []chatGolden }
 	readJSON(t, shared(t, "models", "golden", "smollm2_chat.json"), &g)
 	checkChats(t, open(t, shared(t, "models", "smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")), g.Chats)
+}
+
+// TestTokenizerJSONAgrees reads the embedded model's tokenizer.json: it must give what the GGUF file gives.
+func TestTokenizerJSONAgrees(t *testing.T) {
+	read := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join("..", "embedded", "hf", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	fromJSON, err := tokenizer.FromJSON(read("tokenizer.json"), tokenizer.Extra{Config: read("tokenizer_config.json")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromGGUF := open(t, "").Tokenizer
+	var g struct {
+		Cases []struct {
+			Text  string
+			IDs   []int32
+			Marks []int32 `json:"ids_with_marks"`
+		}
+	}
+	readJSON(t, "../embedded/golden/tokenizer.json", &g)
+	for _, c := range g.Cases {
+		if got := fromJSON.Encode(c.Text, model.EncodeOptions{}); !slices.Equal(got, c.IDs) {
+			t.Errorf("%q: %v, want %v", c.Text, got, c.IDs)
+		}
+		if got := fromJSON.Encode(c.Text, model.EncodeOptions{ParseMarks: true}); !slices.Equal(got, c.Marks) {
+			t.Errorf("%q with marks: %v, want %v", c.Text, got, c.Marks)
+		}
+	}
+	a, _ := fromJSON.BOS()
+	b, _ := fromGGUF.BOS()
+	if a != b || !slices.Equal(fromJSON.EOS(), fromGGUF.EOS()) || fromJSON.AddsBOS() != fromGGUF.AddsBOS() || !slices.Equal(fromJSON.Marks(), fromGGUF.Marks()) {
+		t.Errorf("BOS %d and %d, EOS %v and %v, marks %q and %q", a, b, fromJSON.EOS(), fromGGUF.EOS(), fromJSON.Marks(), fromGGUF.Marks())
+	}
+}
+
+// TestTinyStoriesPrompts compares prompts' ids with those of the golden file, from the directory and from the GGUF file.
+func TestTinyStoriesPrompts(t *testing.T) {
+	var g map[string]struct {
+		Prompt []int32 `json:"prompt_ids"`
+	}
+	readJSON(t, shared(t, "models", "golden", "tinystories-656k_greedy.json"), &g)
+	dir := open(t, shared(t, "models", "tinystories-656k"))
+	file := open(t, shared(t, "models", "tinystories-656k", "tinystories-656k-f32.gguf"))
+	for text, c := range g {
+		for _, s := range []*model.Source{dir, file} {
+			if got := s.Tokenizer.Encode(text, model.EncodeOptions{AddSpecial: true}); !slices.Equal(got, c.Prompt) {
+				t.Errorf("%s: %q: %v, want %v", s.Path, text, got, c.Prompt)
+			}
+		}
+	}
+	if dir.Config.Eps != file.Config.Eps || dir.Config.Rope.Interleaved == file.Config.Rope.Interleaved || dir.Config.Layers != file.Config.Layers {
+		t.Errorf("%+v and %+v", dir.Config, file.Config)
+	}
 }
