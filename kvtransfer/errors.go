@@ -135,7 +135,7 @@ var Table = []Meaning{
 	{HandoffContent, ClassCorrupt, 500, 500, "server_error", "A frame or the digest of the hand-off is not what was sent."},
 	{HandoffTime, ClassCorrupt, 500, 500, "server_error", "The lease ended, or a page or process changed, before the hand-off was complete."},
 	{HandoffWitness, ClassCorrupt, 500, 500, "server_error", "The received pages are not those of this prompt: decode computed other values."},
-	{HandoffRefused, ClassCorrupt, 500, 500, "server_error", "Decode refused the pages of this request, twice; the journal says why."},
+	{HandoffRefused, ClassCorrupt, 500, 500, "server_error", "Decode refused the pages of this request; the journal says why."},
 	{PrefillFailed, ClassLost, 503, 503, "service_unavailable_error", "Prefill could not serve the request; its reason is in the message."},
 	{DeviceFailed, ClassFailed, 503, 503, "service_unavailable_error", "A compute step failed; quire doctor checks the device."},
 	{BusFailed, ClassFailed, 503, 503, "service_unavailable_error", "A message could not be stored or delivered; quire doctor checks the bus."},

@@ -19,7 +19,8 @@ type Prompt struct {
 	Tokens       []int32
 }
 
-// Padded makes a conversation of exactly n tokens that tells a fact and asks a question. What stands between says nothing.
+// Padded makes a conversation of exactly n tokens that tells a fact and asks a question. What stands before the fact says nothing,
+// and begins differently for facts of different length.
 func (r *Rig) Padded(fact, question string, n int) (Prompt, error) {
 	var before []string
 	make := func(pad int) (Prompt, error) {
@@ -34,7 +35,7 @@ func (r *Rig) Padded(fact, question string, n int) (Prompt, error) {
 	p, err := make(0)
 	for i := 0; err == nil && len(p.Tokens) < n; i++ {
 		last := p
-		before = append(before, filler[i%len(filler)])
+		before = append(before, filler[(len(fact)+i)%len(filler)])
 		if p, err = make(0); err == nil && len(p.Tokens) > n {
 			before, p = before[:len(before)-1], last
 			break
