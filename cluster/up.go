@@ -111,6 +111,7 @@ func Bus(ctx context.Context, o Options) (*Cluster, error) {
 		if err != nil {
 			return err
 		}
+		c.add("clients", func(ctx context.Context) error { return c.letGo(ctx, server) })
 		if _, err := c.ring(ctx, true); err != nil {
 			return err
 		}
@@ -120,6 +121,23 @@ func Bus(ctx context.Context, o Options) (*Cluster, error) {
 		}
 		return c.shared(ctx, b)
 	})
+}
+
+// letGo waits until every client has left: a process runner signals all roles at once, and those that drain still need the bus.
+func (c *Cluster) letGo(ctx context.Context, server *jet.Server) error {
+	ctx, cancel := earlier(ctx, 500*time.Millisecond)
+	defer cancel()
+	for told := false; server.Clients() > 0; told = true {
+		if !told {
+			c.log.Info("stopping: waiting for clients to leave", "clients", server.Clients())
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
 }
 
 // Router runs a router and its doors against a bus elsewhere.

@@ -227,6 +227,17 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return ns.InProcessConn()
 }
 
+// Clients is how many connections are open, those of this process included.
+func (s *Server) Clients() int {
+	s.mu.Lock()
+	ns := s.ns
+	s.mu.Unlock()
+	if ns == nil {
+		return 0
+	}
+	return ns.NumClients()
+}
+
 // Stop shuts the server down and waits for it; streams on disk stay.
 func (s *Server) Stop() {
 	s.mu.Lock()

@@ -159,3 +159,19 @@ func TestSameIDTakesOver(t *testing.T) {
 		t.Errorf("exit code %d of the one that was replaced, want 1", code)
 	}
 }
+
+// A runner signals all processes at once: an answer under way still ends well, because the bus waits for those that drain.
+func TestProcfileDrains(t *testing.T) {
+	env, http, _ := clusterEnv(t)
+	p := start(t, root(t), env, quire, "up", "-f", "Procfile")
+	ready(t, http)
+	s := stream(t, http, 200)
+	p.signal(syscall.SIGTERM)
+	if out := rest(s); !strings.Contains(out, `"finish_reason":"length"`) || !strings.Contains(out, "data: [DONE]") {
+		t.Errorf("a short answer was not allowed to end:\n%s", out)
+	}
+	if code := p.exit(6 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	p.noOrphan()
+}
