@@ -25,7 +25,6 @@ type handoff struct {
 	finish   kvtransfer.Finish
 	held     []byte // text that the end brings
 	stop     string // the stop string or token that matched
-	stepping bool   // in the step that is out
 	stepped  uint64 // number of its last step
 	failures int    // steps or witnesses that failed in a row
 

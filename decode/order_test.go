@@ -44,6 +44,7 @@ func TestEveryOrderOfAHandoff(t *testing.T) {
 
 // A cancel at any moment, with every effect slow or quick, leaves nothing behind and says so once.
 func TestCancelAtEveryMoment(t *testing.T) {
+	want := newWorld(t, nil).expected(prompt(2, 1), 3)
 	lines := []string{"claim", "frame i=0", "frame i=1", "manifest", "tick ms=1"}
 	kinds := []string{"openframe", "copyframe", "journal", "witness", "step", "zero"}
 	for at := range len(lines) + 1 {
@@ -68,7 +69,7 @@ func TestCancelAtEveryMoment(t *testing.T) {
 				}
 			}
 			ids, end, outcome := w.answer(key(1))
-			if !slices.Equal(ids, w.expected(prompt(2, 1), 3)[:len(ids)]) || outcome == nil || outcome.OK && end == nil {
+			if !slices.Equal(ids, want[:len(ids)]) || outcome == nil || outcome.OK && end == nil {
 				t.Fatalf("at %d, slow %06b: outcome %+v, %d tokens, end %+v", at, slow, outcome, len(ids), end)
 			}
 			w.clean()
