@@ -35,6 +35,7 @@ func (g *guard) enter(data map[string]jinja.Value) {
 	def("quire_check", g.check)
 	def("quire_out", g.out)
 	def("quire_attr", g.attr)
+	def("quire_bound", bound)
 	def("range", g.numbers)
 	for name, f := range guarded {
 		def("quire_"+name, func(args []jinja.Value, kwargs map[string]jinja.Value) (jinja.Value, error) {
@@ -144,6 +145,17 @@ func (g *guard) walk(v jinja.Value, nodes, bytes *int, depth int) {
 	default:
 		*bytes -= 8
 	}
+}
+
+// maxBound is how far the bounds of a slice reach: the library walks from one to the other.
+const maxBound = 1 << 22
+
+// bound clamps a bound of a slice; one that is no whole number is 0, as in the library.
+func bound(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
+	if len(args) != 1 || !args[0].IsInt() {
+		return jinja.NewInt(0), nil
+	}
+	return jinja.NewInt(min(max(args[0].AsInt(), -maxBound), maxBound)), nil
 }
 
 // joins refuses to put part into whole where that would make whole a part of itself.

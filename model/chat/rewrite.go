@@ -227,16 +227,16 @@ func cutWord(e, word string) (before, after string, ok bool) {
 }
 
 // expression renames filters and methods that have a bounded twin, both to filters: x.replace(a, b) and x | replace(a, b)
-// become x|quire_replace(a, b). It refuses what cannot be bounded.
+// become x|quire_replace(a, b). The bounds of slices are put into quire_bound. It refuses what cannot be bounded.
 func expression(e string) (string, error) {
-	var out strings.Builder
+	w := writer{}
 	operators, repeats := 0, 0
 	for i := 0; i < len(e); i++ {
 		c := e[i]
 		switch {
 		case c == '\'' || c == '"':
 			end := quoteEnd(e, i)
-			out.WriteString(e[i : end+1])
+			w.out = append(w.out, e[i:end+1]...)
 			i = end
 			continue
 		case c == '*' && !strings.HasPrefix(e[i:], "**") && (i == 0 || e[i-1] != '*'):
@@ -251,7 +251,7 @@ func expression(e string) (string, error) {
 			_, bounded := guarded[name]
 			called := strings.HasPrefix(strings.TrimLeft(e[end:], " \t\r\n"), "(")
 			if bounded && (c == '|' || called) {
-				out.WriteString("|quire_" + name)
+				w.out = append(w.out, "|quire_"+name...)
 				i = end - 1
 				continue
 			}
@@ -260,16 +260,59 @@ func expression(e string) (string, error) {
 			if strings.HasPrefix(name, "quire_") {
 				return "", errReserved
 			}
-			out.WriteString(name)
+			w.out = append(w.out, name...)
 			i = end - 1
 			continue
 		}
-		out.WriteByte(c)
+		w.put(c)
 	}
 	if operators > maxOperators {
 		return "", fmt.Errorf("%d operators, at most %d are possible in a tag", operators, maxOperators)
 	}
-	return out.String(), nil
+	return string(w.out), nil
+}
+
+// writer collects an expression and knows which brackets are open in it.
+type writer struct {
+	out  []byte
+	open []bracket
+}
+
+// bracket is one that is open: a '[' with a colon directly in it is a slice.
+type bracket struct {
+	kind  byte
+	from  int // where its current part begins in out
+	slice bool
+}
+
+func (w *writer) put(c byte) {
+	switch {
+	case strings.IndexByte("([{", c) >= 0:
+		w.out = append(w.out, c)
+		w.open = append(w.open, bracket{kind: c, from: len(w.out)})
+		return
+	case len(w.open) == 0:
+	case c == ':' && w.open[len(w.open)-1].kind == '[':
+		top := &w.open[len(w.open)-1]
+		top.slice = true
+		w.bound(top.from)
+		top.from = len(w.out) + 1
+	case strings.IndexByte(")]}", c) >= 0:
+		top := w.open[len(w.open)-1]
+		w.open = w.open[:len(w.open)-1]
+		if top.slice {
+			w.bound(top.from)
+		}
+	}
+	w.out = append(w.out, c)
+}
+
+// bound wraps the part of a slice that begins at from.
+func (w *writer) bound(from int) {
+	part := string(w.out[from:])
+	if strings.TrimSpace(part) != "" {
+		w.out = append(w.out[:from], "quire_bound("+part+")"...)
+	}
 }
 
 // nameAfter gives the name that begins at or, behind white space, after i, and where it ends.

@@ -56,6 +56,7 @@ var templates = map[string]string{
 	"lines":   "{% for m in messages %}\n    {% if m.role == 'user' %}\nU: {{ m.content }}\n    {% else %}\nA: {{ m.content }}\n    {% endif %}\n{% endfor %}\n",
 	"filters": "{{ messages | map(attribute='content') | join(', ') }}{% for m in messages if m.role == 'user' %}{{ m.content.replace('a', 'b').upper() | indent(2) }}{{ '-' * 3 }}{{ loop.index }}{% else %}none{% endfor %}{% for i in range(2) %}{{ i }}{% endfor %}{% set list = [] %}{{ list.append('z') or '' }}{{ list | tojson }}",
 	"raw":     "{% raw %}{{ not }} {% code %}{% endraw %}{% set text %}{{ messages[0].content }}!{% endset %}{{ text }}",
+	"slices":  "{{ messages[0].content[1:] }}{{ messages[::-1][0].content[:-1] }}{% for m in messages[1:] %}{{ m['content'][0:2] }}{{ {'a': [1, 2]}['a'][1] }}{% endfor %}{{ 'é' [ 0 : 1 ] }}",
 	"split":   "{% for m in messages %}{% if '</think>' in m.content %}{{ m.content.split('</think>')[-1].lstrip('\\n') }}{% else %}{{ m.content }}{% endif %}{% endfor %}",
 }
 
@@ -124,6 +125,9 @@ func TestTemplatesAreBounded(t *testing.T) {
 		"include":           `{% include '/etc/passwd' %}`,
 		"deep brackets":     `{{ ` + strings.Repeat("(", 9000) + ` }}`,
 		"many operators":    `{{ 'a'` + strings.Repeat(` ~ 'a'`, 600) + ` }}`,
+		"long slice":        `{{ raise_exception('é'[0:9000000000000000000]) }}`,
+		"stepped slice":     `{{ raise_exception(messages[0:2000000000:2]) }}`,
+		"slice by a float":  `{{ raise_exception('é'[0:10.0**15]) }}`,
 		"no end":            `{% for m in messages %}`,
 		"open tag":          `{{ messages`,
 		"raises":            `{{ raise_exception('only for robots') }}`,
