@@ -167,12 +167,16 @@ func (l *Loop) Handle(ev Event) []Effect {
 		l.drain(ev.Left)
 	}
 	l.place()
-	if l.draining && !l.drained && len(l.requests) == 0 {
+	if l.draining && !l.drained && len(l.requests) == 0 && (len(l.closing) == 0 || l.now >= l.drainBy+lastWords) {
 		l.drained = true
 		l.do(Drained{})
 	}
 	return l.out
 }
+
+// lastWords is how long after its deadline a drain waits for decodes to hear that attempts are over: until they have, they keep
+// the answers and cannot drain themselves.
+const lastWords = 150 * kvtransfer.Millisecond
 
 func (l *Loop) do(e Effect) { l.out = append(l.out, e) }
 

@@ -72,6 +72,7 @@ type Service struct {
 	turned   atomic.Int64 // time of the loop's last turn, ns since start
 	progress atomic.Int64 // time of the last thing that happened to a request
 	beats    epochs
+	roll     roll // run's alone
 
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -168,6 +169,7 @@ func (s *Service) handle(ev Event) {
 
 func (s *Service) snapshot() {
 	st := s.loop.Stats()
+	s.call(&st)
 	s.snap.Store(&st)
 }
 

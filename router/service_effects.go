@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"quire/bus"
@@ -211,7 +212,7 @@ func (s *Service) sendCancel(e SendCancel) {
 
 // record puts the fact "finished" into the journal's buffer.
 func (s *Service) record(f Finished) {
-	s.cfg.Log.Info("finished", "request", s.requestID(f.Key.ID), "attempts", f.Attempts, "decode", f.Decode.String(), "prompt", f.Prompt,
+	s.cfg.Log.Log(s.ctx, level(f.Error), "finished", "request", s.requestID(f.Key.ID), "attempts", f.Attempts, "decode", f.Decode.String(), "prompt", f.Prompt,
 		"output", f.Output, "finish", string(f.Finish), "code", string(f.Error.Code), "detail", f.Error.Detail,
 		"queued_ms", int(f.Queued/kvtransfer.Millisecond), "took_ms", int(f.Took/kvtransfer.Millisecond))
 	err := s.journal.Put(journal.Record{Kind: journal.KindFinished, At: s.now(), Key: f.Key, Tenant: f.Tenant, Facts: journal.Finished{
@@ -220,6 +221,15 @@ func (s *Service) record(f Finished) {
 	if err != nil {
 		s.meter.unrecorded.Inc()
 	}
+}
+
+// level is how loud an end is: only what the system did wrong concerns the operator.
+func level(e kvtransfer.Error) slog.Level {
+	switch e.Class() {
+	case kvtransfer.ClassLost, kvtransfer.ClassCorrupt, kvtransfer.ClassFailed, kvtransfer.ClassBug:
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
 }
 
 func (s *Service) journalChanged(err error) {
