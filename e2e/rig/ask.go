@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 
+	"quire/bus"
 	"quire/router/openai"
 )
 
@@ -57,6 +59,44 @@ func Ask(ctx context.Context, base, path, key string, body any) (Answer, error) 
 		return a, a.events()
 	}
 	return a, a.take(all)
+}
+
+// AskNATS sends a body to an operation of the NATS door, as tenant default, and reads all frames of the answer. Status is the code of
+// the error headers, or 200.
+func (r *Rig) AskNATS(ctx context.Context, op string, body map[string]any) (Answer, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return Answer{}, err
+	}
+	a := Answer{Status: http.StatusOK}
+	subject := bus.Names{}.API("default", op)
+	if body["stream"] != true {
+		m, err := r.client.Request(ctx, subject, b)
+		if err != nil {
+			return a, err
+		}
+		return a, errors.Join(a.refused(bus.AsServiceError(m)), a.frame(m))
+	}
+	err = r.client.Stream(ctx, bus.Ask{Subject: subject, Data: b}, a.frame)
+	var refused *bus.ServiceError
+	if errors.As(err, &refused) {
+		return a, a.refused(refused)
+	}
+	return a, err
+}
+
+func (a *Answer) frame(m bus.Msg) error {
+	a.Body += string(m.Data) + "\n"
+	return a.take(m.Data)
+}
+
+func (a *Answer) refused(e *bus.ServiceError) error {
+	if e == nil {
+		return nil
+	}
+	a.Status = e.Code
+	a.Body += string(e.Data)
+	return a.take(e.Data)
 }
 
 // piece is the union of what a whole answer, a chunk and an error look like.

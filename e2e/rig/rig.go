@@ -49,6 +49,7 @@ type Rig struct {
 	PrefillEngine *Engine
 
 	o       Options
+	client  *jet.Conn // of those who ask over NATS
 	ring    *keys.Ring
 	dev     device.Device
 	weights *model.Weights
@@ -95,6 +96,9 @@ func (r *Rig) start(ctx context.Context) error {
 	r.stop(func() { stop(front) })
 	r.HTTP = "http://" + front.Info().HTTP
 	if r.ring, err = keys.Load(co.Keys); err != nil {
+		return err
+	}
+	if r.client, err = r.connect(ctx, "client"); err != nil {
 		return err
 	}
 	return r.load()
