@@ -36,8 +36,10 @@ var avx2 = &kernels{
 }
 
 func floatRowsAVX2(a floatArgs, rows int) {
-	for ; rows > 0; rows -= 6 {
-		switch rows {
+	x, out := a.x, a.out
+	for r := 0; r < rows; r += 6 {
+		a.x, a.out = unsafe.Add(x, r*a.xStride), unsafe.Add(out, r*a.outStride)
+		switch rows - r {
 		case 1:
 			floatTile1(&a)
 		case 2:
@@ -51,22 +53,22 @@ func floatRowsAVX2(a floatArgs, rows int) {
 		default:
 			floatTile6(&a)
 		}
-		a.x, a.out = unsafe.Add(a.x, 6*a.xStride), unsafe.Add(a.out, 6*a.outStride)
 	}
 }
 
 func int8RowsAVX2(t device.Type, a int8Args, rows int) {
-	for rows > 0 {
+	x, out := a.x, a.out
+	for r := 0; r < rows; {
 		n := 1
 		switch {
-		case rows >= 4:
+		case rows-r >= 4:
 			n = 4
-		case rows >= 2:
+		case rows-r >= 2:
 			n = 2
 		}
+		a.x, a.out = unsafe.Add(x, r*a.xStride), unsafe.Add(out, r*a.outStride)
 		int8Tile(t, &a, n)
-		a.x, a.out = unsafe.Add(a.x, n*a.xStride), unsafe.Add(a.out, n*a.outStride)
-		rows -= n
+		r += n
 	}
 }
 

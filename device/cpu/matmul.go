@@ -115,15 +115,12 @@ func (t *task) int8Panels(p *plan, w *worker, pt *part, from, to int) {
 	a := int8Args{
 		x: t.activations(p, w), xStride: n, outStride: pt.out.stride * 4, blocks: t.in.cols / 32, panels: to - from, add: t.flag,
 	}
-	a.w = unsafe.Pointer(&pt.w.panel(from)[0])
-	a.out = pt.out.ptr(0, from*panelRows)
 	if t.rows > 1 {
 		a.panels = 1 // a panel stays in the cache while all rows pass
 	}
-	for range (to - from) / a.panels {
+	for i := from; i < to; i += a.panels {
+		a.w, a.out = unsafe.Pointer(&pt.w.panel(i)[0]), pt.out.ptr(0, i*panelRows)
 		p.dev.kern.int8Rows(pt.w.typ, a, t.rows)
-		a.w = unsafe.Add(a.w, pt.w.panelBytes)
-		a.out = unsafe.Add(a.out, panelRows*4)
 	}
 }
 

@@ -28,19 +28,17 @@ func at[T any](p unsafe.Pointer, i int) T {
 }
 
 func floatRowsGo(a floatArgs, rows int) {
-	for range rows {
+	for r := range rows {
 		var acc [panelRows]float32
-		w := a.w
+		row := unsafe.Add(a.x, r*a.xStride)
 		for k := range a.depth {
-			x := at[float32](a.x, k)
-			v := (*[panelRows]float32)(w)
+			x := at[float32](row, k)
+			v := (*[panelRows]float32)(unsafe.Add(a.w, k*a.wStride))
 			for lane := range acc {
 				acc[lane] += float32(v[lane] * x)
 			}
-			w = unsafe.Add(w, a.wStride)
 		}
-		store(a.out, &acc, a.add)
-		a.x, a.out = unsafe.Add(a.x, a.xStride), unsafe.Add(a.out, a.outStride)
+		store(unsafe.Add(a.out, r*a.outStride), &acc, a.add)
 	}
 }
 

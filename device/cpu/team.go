@@ -22,9 +22,9 @@ type team struct {
 
 // Waiting for another worker costs a spin, then a turn for other goroutines, then sleep.
 const (
-	spins     = 300
+	spins     = 500
 	spinPause = 32                     // PAUSE instructions each
-	patience  = 100 * time.Microsecond // of yielding, before sleep
+	patience  = 50 * time.Microsecond // of yielding, before sleep
 )
 
 func startTeam(n int) *team {
