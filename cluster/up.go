@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"quire/bus/jet"
@@ -15,7 +16,13 @@ import (
 // one device and one copy of the weights, and the router with its doors. It returns when a request can be answered; whatever
 // was started before an error is taken down again.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
-	return start(ctx, o, func(c *Cluster) error { return c.up(ctx) })
+	var open atomic.Bool
+	if o.Log != nil {
+		o.Log = slog.New(quiet{o.Log.Handler(), &open})
+	}
+	c, err := start(ctx, o, func(c *Cluster) error { return c.up(ctx) })
+	open.Store(err == nil)
+	return c, err
 }
 
 func start(ctx context.Context, o Options, fn func(*Cluster) error) (*Cluster, error) {
