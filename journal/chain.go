@@ -1,8 +1,11 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"quire/kvtransfer"
@@ -24,6 +27,11 @@ type Chain struct {
 	Epoch   uint64
 	Counter uint64 // of the last record; 0 before the first
 	Last    Hash   // of the last record's bytes; zero before the first
+
+	// Set by a Checker alone.
+	First   uint64 // the first record that was seen
+	Signed  uint64 // the last one with a good signature: it vouches for all before it; 0 = none
+	Stopped bool   // the last one says that the life ended in order
 }
 
 // NewChain starts the chain of one life of one process.
@@ -61,9 +69,10 @@ type life struct {
 	epoch   uint64
 }
 
-// Check takes the next record of a stream, in the stream's order, with its signature (nil when it has none and Keys is not
-// set). An error says what is wrong: ErrGap, ErrEdited, ErrRepeated, ErrTwice, ErrSignature, or that it is no record at all. The chain
-// goes on from this record all the same, unless it is a repetition or nothing that can be read.
+// Check takes the next record of a stream, in the stream's order, with its signature (nil when it has none). An error says
+// what is wrong: ErrGap, ErrEdited, ErrRepeated, ErrTwice, ErrSignature, or that it is no record at all. With Keys, a
+// signature that is there must verify, and records of the kinds that are signed must have one. The chain goes on from this
+// record all the same, unless it is a repetition, nothing that can be read, or signed by nobody.
 func (c *Checker) Check(b, sig []byte) (Record, error) {
 	r, err := Decode(b)
 	if err != nil {
@@ -72,19 +81,28 @@ func (c *Checker) Check(b, sig []byte) (Record, error) {
 	if c.chains == nil {
 		c.chains = map[life]Chain{}
 	}
-	role, _, _ := strings.Cut(r.Service, "-")
-	if c.Keys != nil && !c.Keys.Verify(kvtransfer.Role(role), append([]byte(signDomain), b...), sig) {
-		return r, fmt.Errorf("journal: %s epoch %d record %d: %w", r.Service, r.Epoch, r.Counter, ErrSignature)
+	vouched, err := c.vouch(r, b, sig)
+	if err != nil {
+		return r, err
 	}
 	at := life{r.Service, r.Epoch}
 	last, known := c.chains[at]
-	if known && r.Counter == last.Counter && HashOf(b) == last.Last {
+	hash := HashOf(b)
+	if known && r.Counter == last.Counter && hash == last.Last {
 		return r, fmt.Errorf("journal: %s epoch %d record %d: %w", r.Service, r.Epoch, r.Counter, ErrTwice)
 	}
 	if r.Counter == 0 || r.Counter <= last.Counter {
 		return r, fmt.Errorf("journal: %s epoch %d: %w: record %d after %d", r.Service, r.Epoch, ErrRepeated, r.Counter, last.Counter)
 	}
-	c.chains[at] = Chain{Service: r.Service, Epoch: r.Epoch, Counter: r.Counter, Last: HashOf(b)}
+	next := Chain{Service: r.Service, Epoch: r.Epoch, Counter: r.Counter, Last: hash,
+		First: last.First, Signed: last.Signed, Stopped: r.Kind == KindStopped}
+	if !known {
+		next.First = r.Counter
+	}
+	if vouched {
+		next.Signed = r.Counter
+	}
+	c.chains[at] = next
 	switch {
 	case !known && c.Partial:
 		return r, nil
@@ -93,12 +111,36 @@ func (c *Checker) Check(b, sig []byte) (Record, error) {
 	case r.Prev != last.Last:
 		return r, fmt.Errorf("journal: %s epoch %d record %d: %w: hash of record %d is %s, recorded %s",
 			r.Service, r.Epoch, r.Counter, ErrEdited, last.Counter, last.Last, r.Prev)
+	case last.Stopped:
+		return r, fmt.Errorf("journal: %s epoch %d: %w: record %d after the end", r.Service, r.Epoch, ErrRepeated, r.Counter)
 	}
 	return r, nil
+}
+
+// vouch checks a record's signature; true means that it has a good one.
+func (c *Checker) vouch(r Record, b, sig []byte) (bool, error) {
+	if c.Keys == nil {
+		return false, nil
+	}
+	if len(sig) == 0 && r.Schema > 1 && !signed(r.Kind) {
+		return false, nil
+	}
+	role, _, _ := strings.Cut(r.Service, "-")
+	if !c.Keys.Verify(kvtransfer.Role(role), append([]byte(signDomain), b...), sig) {
+		return false, fmt.Errorf("journal: %s epoch %d record %d: %w", r.Service, r.Epoch, r.Counter, ErrSignature)
+	}
+	return true, nil
 }
 
 // Position is where a chain stands, for the end of a report; ok is false if no record of it was seen.
 func (c *Checker) Position(service string, epoch uint64) (ch Chain, ok bool) {
 	ch, ok = c.chains[life{service, epoch}]
 	return ch, ok
+}
+
+// Positions are the chains seen, in order of service and epoch.
+func (c *Checker) Positions() []Chain {
+	return slices.SortedFunc(maps.Values(c.chains), func(a, b Chain) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Epoch, b.Epoch))
+	})
 }

@@ -108,27 +108,58 @@ func TestPartialStream(t *testing.T) {
 	}
 }
 
-// With signatures the last record cannot be edited either, nor a whole chain be made up without the key.
+// With signatures no whole chain can be made up without the key, and what no signature covers is known.
 func TestSignatures(t *testing.T) {
 	k := newKeys()
-	s := written(t, peer, 2)
+	s := written(t, peer, 3)
+	at := NewChain(peer)
+	at.Counter, at.Last = 3, HashOf(s[2])
+	check, _, err := at.Next(Record{Facts: Checkpoint{}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := &Checker{Keys: k}
-	for _, b := range s {
-		if _, err := c.Check(b, Sign(k, b)); err != nil {
+	for i, b := range append(s, check) {
+		var sig []byte
+		if i == 3 {
+			sig = Sign(k, b)
+		}
+		if _, err := c.Check(b, sig); err != nil {
 			t.Error(err)
 		}
+		if at, _ := c.Position("decode-d1", 5); at.Signed != uint64(i/3*4) || at.First != 1 {
+			t.Errorf("after record %d: signed %d", i+1, at.Signed)
+		}
 	}
-	last := bytes.Replace(s[1], []byte(`"output":1`), []byte(`"output":7`), 1)
+	edited := bytes.Replace(check, []byte("checkpoint"), []byte("stopped"), 1)
 	other := written(t, kvtransfer.Peer{Role: kvtransfer.RoleRouter, ID: "r1"}, 1)[0]
 	for name, forged := range map[string]struct{ b, sig []byte }{
-		"edited":       {last, Sign(k, s[1])},
-		"no signature": {s[1], nil},
-		"bare":         {s[1], k.Sign(s[1])},
+		"edited":       {edited, Sign(k, check)},
+		"no signature": {check, nil},
+		"bare":         {check, k.Sign(check)},
 		"other role":   {other, Sign(k, other)},
+		"old and bare": {[]byte(old()), nil},
 	} {
 		if _, err := (&Checker{Keys: k}).Check(forged.b, forged.sig); !errors.Is(err, ErrSignature) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A chain that said its end goes no further.
+func TestNothingFollowsTheEnd(t *testing.T) {
+	c := NewChain(peer)
+	end, c, err := c.Next(Record{Facts: Stopped{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, _, err := c.Next(finished(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k Checker
+	if got := findings(&k, [][]byte{end, more}); len(got) != 1 || !errors.Is(got[0], ErrRepeated) {
+		t.Error(got)
 	}
 }
 

@@ -10,36 +10,92 @@ import (
 	"quire/bus"
 )
 
-// run publishes the queue's head until it is stored, then the next.
+// Times of checkpoints.
+const (
+	defaultCheckpoint = 5 * time.Second // after a record that no signature covers yet
+	idleCheckpoints   = 6               // times that, without any record
+	coverEvery        = 256             // records that one signature covers at most
+	farewellWait      = 500 * time.Millisecond
+)
+
+// run publishes the queue's head until it is stored, then the next. Checkpoints come in between; after a Close in order, the
+// last record says so.
 func (w *Writer) run(ctx context.Context) {
 	defer close(w.done)
 	defer w.abandon()
 	chain := NewChain(w.cfg.Peer)
+	timer := time.NewTimer(w.cfg.Checkpoint)
+	defer timer.Stop()
 	for {
 		e, closing := w.head()
 		if e == nil {
 			if closing {
+				w.farewell(ctx, &chain)
 				return
 			}
+			timer.Reset(w.checkpointIn(chain))
 			select {
 			case <-w.wake:
-				continue
+			case <-timer.C:
+				if err := w.publish(ctx, &chain, Record{At: w.cfg.Now(), Facts: Checkpoint{Lost: w.lost()}}); err != nil && ctx.Err() != nil {
+					return
+				}
 			case <-ctx.Done():
 				return
 			}
+			continue
 		}
-		b, next, err := chain.Next(e.rec)
-		if err == nil {
-			err = w.store(ctx, e.rec, next, b)
-		}
+		err := w.publish(ctx, &chain, e.rec)
 		if ctx.Err() != nil && err != nil {
 			return
 		}
-		if err == nil {
-			chain = next
-		}
 		w.finish(e, err)
+		if chain.Counter-chain.Signed >= coverEvery {
+			_ = w.publish(ctx, &chain, Record{At: w.cfg.Now(), Facts: Checkpoint{Lost: w.lost()}})
+		}
 	}
+}
+
+// publish stores one record and moves the chain on.
+func (w *Writer) publish(ctx context.Context, chain *Chain, r Record) error {
+	b, next, err := chain.Next(r)
+	if err != nil {
+		return err
+	}
+	if err := w.store(ctx, r, next, b); err != nil {
+		return err
+	}
+	next.Signed = chain.Signed
+	if signed(r.Facts.kind()) {
+		next.Signed = next.Counter
+	}
+	*chain = next
+	return nil
+}
+
+// checkpointIn is how long a writer without records waits for the next one before it writes a checkpoint.
+func (w *Writer) checkpointIn(chain Chain) time.Duration {
+	if chain.Counter > chain.Signed {
+		return w.cfg.Checkpoint
+	}
+	return idleCheckpoints * w.cfg.Checkpoint
+}
+
+// farewell writes the last record of a chain that has any, unless the bus is away: nobody waits long for it.
+func (w *Writer) farewell(ctx context.Context, chain *Chain) {
+	if chain.Counter == 0 || w.Stats().Failing != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewellWait)
+	defer cancel()
+	_ = w.publish(ctx, chain, Record{At: w.cfg.Now(), Facts: Stopped{Lost: w.lost()}})
+}
+
+// lost is how many records were turned away so far.
+func (w *Writer) lost() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stats.Refused
 }
 
 // abandon tells those who still wait that their records are lost; the records stay in the queue for Close to count.
@@ -90,7 +146,7 @@ func (w *Writer) finish(e *entry, err error) {
 func (w *Writer) store(ctx context.Context, r Record, at Chain, b []byte) error {
 	m := bus.Enqueue{Subject: w.cfg.Names.Journal(string(r.Facts.kind()), at.Service), Data: b, Expect: w.cfg.Stream,
 		ID: fmt.Sprintf("%s.%d.%d", at.Service, at.Epoch, at.Counter)}
-	if w.cfg.Signer != nil {
+	if w.cfg.Signer != nil && signed(r.Facts.kind()) {
 		m.Header = map[string][]string{SignatureHeader: {hex.EncodeToString(Sign(w.cfg.Signer, b))}}
 	}
 	pause := w.cfg.Wait

@@ -2,7 +2,9 @@
 //
 // A Record holds facts only: numbers, ids, page slots and keyed digests, never prompt text, token ids or KV bytes. Each life
 // of each service writes one chain: records are numbered from 1 without a gap and each carries the hash of the one before, so
-// an edit, a loss or a swap shows. Records are JSON, so that any NATS client can read them, on <prefix>.journal.<kind>.<service>.
+// an edit, a loss or a swap shows. A signature on a record vouches for all of its chain up to it; starts, verdicts,
+// checkpoints and stops are signed, and a running process writes a checkpoint at least every half minute, so that a lost tail
+// shows too. Records are JSON, so that any NATS client can read them, on <prefix>.journal.<kind>.<service>.
 package journal
 
 import (
@@ -13,25 +15,15 @@ import (
 	"fmt"
 
 	"quire/kvtransfer"
-	"quire/kvtransfer/page"
 )
 
 // Schema is the version of the records written here. A field is never given another meaning; what is new has a new name, and
-// what an old reader must not misread has a new schema number.
-const Schema = 1
+// what an old reader must not misread has a new schema number. Schema 2 writes pages as runs and leaves out what is zero; 1 is
+// read as ever.
+const Schema = 2
 
 // MaxRecord is the most bytes that a record may have.
 const MaxRecord = 8 << 20
-
-// Kind names a fact; it is the third part of the subject.
-type Kind string
-
-// The kinds of fact that are written.
-const (
-	KindReserved Kind = "reserved" // decode promised pages
-	KindVerdict  Kind = "verdict"  // the gate let the hand-off in or refused it; acknowledged before any kernel runs
-	KindFinished Kind = "finished" // the attempt is over, well or not
-)
 
 // Hash is a SHA-256 or a keyed digest; 64 hexadecimal digits in JSON.
 type Hash [32]byte
@@ -67,18 +59,6 @@ func unhex(what string, dst, b []byte) error {
 	return nil
 }
 
-// Slot is a page and its generation; [page, generation] in JSON.
-type Slot [2]uint64
-
-// Slots gives the pages of a reservation in order of position.
-func Slots(s []page.Slot) []Slot {
-	out := make([]Slot, len(s))
-	for i, p := range s {
-		out[i] = Slot{uint64(p.Page), uint64(p.Gen)}
-	}
-	return out
-}
-
 // Record is one fact. Who writes it fills Key, Tenant, At and Facts; the chain fills the others.
 type Record struct {
 	Schema  int
@@ -93,65 +73,6 @@ type Record struct {
 	Facts   Facts
 }
 
-// Facts is what a record says: Reserved, Verdict, Finished, or Unknown when another version wrote it.
-type Facts interface{ kind() Kind }
-
-// Reserved is decode's promise.
-type Reserved struct {
-	Reservation Hash   `json:"reservation"` // hash of the signed body
-	Router      string `json:"router"`      // role/id@epoch
-	N           int    `json:"n"`           // rows expected in all
-	C           int    `json:"c"`           // rows there already
-	MaxTokens   int    `json:"max_tokens"`
-	Digest      Hash   `json:"digest"` // keyed digest of the token ids
-	PageSize    int    `json:"page_size"`
-	Pages       []Slot `json:"pages"`
-	LeaseMicros int64  `json:"lease_us"`
-	Model       Hash   `json:"model"`
-	Layout      Hash   `json:"layout"`
-	Compute     Hash   `json:"compute"`
-}
-
-// Verdict is the gate's decision.
-type Verdict struct {
-	Path        string `json:"path"` // "received", or "local" when decode computes the rows itself
-	OK          bool   `json:"ok"`
-	Code        string `json:"code,omitempty"` // why not
-	Detail      string `json:"detail,omitempty"`
-	Reservation Hash   `json:"reservation"`
-	Claim       ID     `json:"claim"`
-	N           int    `json:"n"`
-	C           int    `json:"c"`
-	Sent        int    `json:"sent"`
-	Frames      int    `json:"frames"`
-	Digest      Hash   `json:"digest"` // over the frames' tags
-	Pages       []Slot `json:"pages"`  // as owned from here on
-}
-
-// Finished is the end of an attempt.
-type Finished struct {
-	Finish  string `json:"finish,omitempty"` // stop or length
-	Code    string `json:"code,omitempty"`   // the error, when it did not end well
-	Detail  string `json:"detail,omitempty"`
-	Witness string `json:"witness,omitempty"` // "agreed", "refused", or "" when none was run
-	Prompt  int    `json:"prompt"`
-	Output  int    `json:"output"`
-	Replies uint32 `json:"replies"`
-	Seed    uint64 `json:"seed,omitempty"` // of the sampling, where the router records it
-	Pages   int    `json:"pages"`          // how many pages it gives back
-}
-
-// Unknown is a fact of a kind that this version does not know, as it was written.
-type Unknown struct {
-	Kind Kind
-	Raw  json.RawMessage
-}
-
-func (Reserved) kind() Kind  { return KindReserved }
-func (Verdict) kind() Kind   { return KindVerdict }
-func (Finished) kind() Kind  { return KindFinished }
-func (u Unknown) kind() Kind { return u.Kind }
-
 // form is a record as JSON. The order of its fields is the order of the bytes that are hashed.
 type form struct {
 	Schema  int             `json:"schema"`
@@ -161,9 +82,9 @@ type form struct {
 	Counter uint64          `json:"counter"`
 	Prev    Hash            `json:"prev"`
 	At      int64           `json:"at_us"` // the writer's monotonic clock
-	Handoff ID              `json:"handoff"`
-	Attempt uint32          `json:"attempt"`
-	Tenant  string          `json:"tenant"`
+	Handoff ID              `json:"handoff,omitzero"`
+	Attempt uint32          `json:"attempt,omitzero"`
+	Tenant  string          `json:"tenant,omitzero"`
 	Facts   json.RawMessage `json:"facts"`
 }
 
@@ -190,7 +111,7 @@ func (r Record) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// Decode reads a record. One of another schema is refused; facts of an unknown kind are kept as Unknown.
+// Decode reads a record. One of a schema that is not known is refused; facts of an unknown kind are kept as Unknown.
 func Decode(b []byte) (Record, error) {
 	if len(b) > MaxRecord {
 		return Record{}, fmt.Errorf("journal: record: length %d, limit %d", len(b), MaxRecord)
@@ -199,22 +120,18 @@ func Decode(b []byte) (Record, error) {
 	if err := strict(b, &f); err != nil {
 		return Record{}, fmt.Errorf("journal: record of %d bytes: %w", len(b), err)
 	}
-	if f.Schema != Schema {
-		return Record{}, fmt.Errorf("journal: record: schema %d, known %d", f.Schema, Schema)
+	if f.Schema < 1 || f.Schema > Schema {
+		return Record{}, fmt.Errorf("journal: record: schema %d, known 1 to %d", f.Schema, Schema)
 	}
 	r := Record{Schema: f.Schema, Kind: f.Kind, Service: f.Service, Epoch: f.Epoch, Counter: f.Counter, Prev: f.Prev,
 		At: kvtransfer.Tick(f.At), Key: kvtransfer.Key{ID: kvtransfer.HandoffID(f.Handoff), Attempt: f.Attempt}, Tenant: f.Tenant}
-	var err error
-	switch f.Kind {
-	case KindReserved:
-		r.Facts, err = facts[Reserved](f.Facts)
-	case KindVerdict:
-		r.Facts, err = facts[Verdict](f.Facts)
-	case KindFinished:
-		r.Facts, err = facts[Finished](f.Facts)
-	default:
+	read, ok := readers[f.Kind]
+	if !ok {
 		r.Facts = Unknown{Kind: f.Kind, Raw: f.Facts}
+		return r, nil
 	}
+	var err error
+	r.Facts, err = read(f.Facts)
 	if err != nil {
 		return Record{}, fmt.Errorf("journal: %s record %d of %s: %w", f.Kind, f.Counter, f.Service, err)
 	}

@@ -27,10 +27,15 @@ type Config struct {
 	Names  bus.Names
 	Stream string // the stream that must take the records; "" means Names.JournalStream()
 	Peer   kvtransfer.Peer
-	Signer seal.Signer   // nil: records are not signed
+	Signer seal.Signer   // nil: no record is signed
 	Buffer int           // records that may wait; 0 means 1024
 	Try    time.Duration // how long one publish may take; 0 means 2 s
 	Wait   time.Duration // pause after a failed publish, doubled up to 16 times; 0 means 100 ms
+	// Checkpoint is how long records may go without a signature that covers them; 0 means 5 s. A writer without records writes
+	// a checkpoint every six times that.
+	Checkpoint time.Duration
+	// Now is the clock of checkpoints, that of the service's records; nil means the time since the writer began.
+	Now func() kvtransfer.Tick
 	// Notify, when set, hears each change: the error with which records began to fail, nil when they are taken again. It is
 	// called from the writer's goroutine and must not block.
 	Notify func(error)
@@ -81,6 +86,13 @@ func NewWriter(cfg Config) *Writer {
 	}
 	if cfg.Wait <= 0 {
 		cfg.Wait = 100 * time.Millisecond
+	}
+	if cfg.Checkpoint <= 0 {
+		cfg.Checkpoint = defaultCheckpoint
+	}
+	if cfg.Now == nil {
+		start := time.Now()
+		cfg.Now = func() kvtransfer.Tick { return kvtransfer.Tick(time.Since(start).Microseconds()) }
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Writer{cfg: cfg, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}

@@ -296,3 +296,43 @@ func TestCloseCountsTheLost(t *testing.T) {
 		b.broker.Close()
 	})
 }
+
+// A writer signs what it wrote after a while, shows that it lives, and says when it ends.
+func TestCheckpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		time.Sleep(time.Hour) // a writer without a record says nothing but that it is there
+		synctest.Wait()
+		for i := range coverEvery + 2 {
+			if err := b.w.Put(finished(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		before := len(b.stored())
+		time.Sleep(defaultCheckpoint + time.Second)
+		synctest.Wait()
+		if got := b.stored(); len(got) != before+1 || got[before].Kind != KindCheckpoint || got[before].At == 0 {
+			t.Errorf("%d records, then %d", before, len(got))
+		}
+		time.Sleep(idleCheckpoints * defaultCheckpoint)
+		synctest.Wait()
+		if err := b.w.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		defer b.broker.Close()
+		rs := b.stored()
+		if rs[len(rs)-1].Kind != KindStopped || rs[len(rs)-2].Kind != KindCheckpoint || rs[len(rs)-3].Kind != KindCheckpoint {
+			t.Errorf("ends with %s, %s", rs[len(rs)-2].Kind, rs[len(rs)-1].Kind)
+		}
+		bare := 0
+		for _, m := range b.broker.Stored(bus.Names{}.JournalStream()) {
+			if bare++; len(m.Header[SignatureHeader]) > 0 {
+				bare = 0
+			}
+			if bare > coverEvery {
+				t.Fatalf("%d records without a signature", bare)
+			}
+		}
+	})
+}
