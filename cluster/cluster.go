@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"quire/keys"
 )
 
 // service is what prefill, decode and router have in common once they run.
@@ -29,7 +27,6 @@ type Cluster struct {
 	dead  chan error
 	once  sync.Once
 
-	keys  *keys.Ring
 	info  Info
 	parts []part // in order of start; they are taken down in reverse
 }
