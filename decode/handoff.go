@@ -28,6 +28,11 @@ type handoff struct {
 	stepped  uint64 // number of its last step
 	failures int    // steps or witnesses that failed in a row
 
+	// For the journal.
+	repeated, refused          uint64          // frames that came once more; messages turned away
+	firstAt, statedAt, ownedAt kvtransfer.Tick // first frame copied, manifest taken, pages owned; 0 = not yet
+	owned, unjournaled         bool            // kernels may read; the journal has not acknowledged the verdict
+
 	replies   []kvtransfer.ReplyBody // by number; kept until the end is acknowledged
 	told      bool                   // reply 0 has been made
 	keepUntil kvtransfer.Tick        // when it is over: forget it then
@@ -49,6 +54,7 @@ func (l *Loop) Clone() *Loop {
 	c.ledger = l.ledger.Clone()
 	c.order = slices.Clone(l.order)
 	c.step = slices.Clone(l.step)
+	c.releases = slices.Clone(l.releases)
 	c.handoffs = make(map[kvtransfer.Key]*handoff, len(l.handoffs))
 	for k, h := range l.handoffs {
 		c.handoffs[k] = h.clone()
@@ -137,25 +143,4 @@ func (l *Loop) forget(h *handoff) {
 	k := h.key()
 	delete(l.handoffs, k)
 	l.order = slices.DeleteFunc(l.order, func(o kvtransfer.Key) bool { return o == k })
-}
-
-// fact is what the journal records of an attempt now.
-func (l *Loop) fact(h *handoff, kind FactKind) Fact {
-	in, r := h.in, h.in.Reservation
-	f := Fact{
-		Kind: kind, Key: r.Key, Tenant: r.Tenant, Router: r.Router, Prefill: in.Prefill, Claim: in.Claimed.Claim,
-		N: r.N, C: r.C, MaxTokens: r.MaxTokens, Prompt: h.prompt, Digest: r.Digest, Reservation: in.Hash,
-		PageSize: r.PageSize, Pages: r.Pages, Lease: r.Lease, Fingerprints: r.Fingerprints, Frames: len(in.Frames()),
-		Error: in.Err, Finish: h.finish, Output: h.output, Replies: len(h.replies),
-	}
-	if in.Stated != nil {
-		f.Sent, f.FramesDigest = in.Stated.Sent, in.Stated.Digest
-	}
-	switch {
-	case in.Agreed():
-		f.Witness = "agreed"
-	case in.Err.Code == kvtransfer.HandoffWitness:
-		f.Witness = "refused"
-	}
-	return f
 }

@@ -80,8 +80,9 @@ func startLife(ctx context.Context, s *Service) (*life, error) {
 	})
 	l.ctx, l.cancel = context.WithCancelCause(s.ctx)
 	l.journal = journal.NewWriter(journal.Config{
-		Bus: s.cfg.Bus, Names: s.cfg.Names, Peer: l.peer, Signer: s.signer, Buffer: s.cfg.JournalBuffer, Notify: l.onJournal,
+		Bus: s.cfg.Bus, Names: s.cfg.Names, Peer: l.peer, Signer: s.signer, Buffer: s.cfg.JournalBuffer, Notify: l.onJournal, Now: l.now,
 	})
+	l.warn("journal", l.journal.Put(l.started()))
 	l.snap.Store(&Snapshot{Peer: l.peer})
 	for _, q := range l.queues() {
 		q.init()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"quire/bus"
-	"quire/journal"
 	"quire/kvtransfer"
 	"quire/kvtransfer/seal"
 	"quire/kvtransfer/wire"
@@ -267,28 +266,4 @@ func (l *life) beat(m kvtransfer.Heartbeat) {
 		return
 	}
 	_ = l.cfg.Bus.Publish(l.cfg.Names.Heartbeat(string(kvtransfer.RoleDecode), l.peer.ID), nil, seal.Sign(l.s.signer, l.peer, kvtransfer.KindHeartbeat, body))
-}
-
-// record is the fact as the journal keeps it.
-func (f Fact) record(at kvtransfer.Tick) journal.Record {
-	r := journal.Record{At: at, Key: f.Key, Tenant: f.Tenant}
-	switch f.Kind {
-	case FactReserved:
-		r.Facts = journal.Reserved{
-			Reservation: f.Reservation, Router: f.Router.String(), N: f.N, C: f.C, MaxTokens: f.MaxTokens, Digest: f.Digest,
-			PageSize: f.PageSize, Pages: journal.Slots(f.Pages), LeaseMicros: int64(f.Lease),
-			Model: f.Fingerprints.Model, Layout: f.Fingerprints.Layout, Compute: f.Fingerprints.Compute,
-		}
-	case FactVerdict:
-		r.Facts = journal.Verdict{
-			Path: "received", OK: f.OK, Code: string(f.Error.Code), Detail: f.Error.Detail, Reservation: f.Reservation,
-			Claim: journal.ID(f.Claim), N: f.N, C: f.C, Sent: f.Sent, Frames: f.Frames, Digest: f.FramesDigest, Pages: journal.Slots(f.Pages),
-		}
-	case FactFinished:
-		r.Facts = journal.Finished{
-			Finish: string(f.Finish), Code: string(f.Error.Code), Detail: f.Error.Detail, Witness: f.Witness,
-			Prompt: f.Prompt, Output: f.Output, Replies: uint32(f.Replies), Pages: len(f.Pages),
-		}
-	}
-	return r
 }

@@ -71,6 +71,8 @@ type Loop struct {
 	steps    uint64   // number of the last step
 	zeroing  int      // pages out to be zeroed
 	zeroFail int      // failures in a row
+	releases []release
+	strays   strays
 
 	draining    bool
 	journalFull bool
@@ -217,13 +219,19 @@ func (l *Loop) onTick(e Tick) {
 // beat publishes what this process can take.
 func (l *Loop) beat() {
 	l.nextBeat = l.now + l.cfg.BeatEvery
+	l.recordStrays()
+	l.do(Beat{M: l.heartbeat()})
+}
+
+// heartbeat is what this process says about itself now.
+func (l *Loop) heartbeat() kvtransfer.Heartbeat {
 	open, running := l.open()
-	l.do(Beat{M: kvtransfer.Heartbeat{
+	return kvtransfer.Heartbeat{
 		Peer: l.cfg.Self, Model: l.cfg.Model, ModelSlug: l.cfg.ModelSlug,
 		Pool: l.cfg.Info.Fingerprints.Pool(), Fingerprints: l.cfg.Info.Fingerprints,
 		MaxModelLen: l.cfg.MaxModelLen, PageSize: l.cfg.Info.PageSize, Pages: l.ledger.Counts(),
 		Slots: l.cfg.MaxOpen, SlotsFree: l.cfg.MaxOpen - open, Running: running, Draining: l.draining,
-	}})
+	}
 }
 
 // open counts the attempts that are not over, and those of them that run.

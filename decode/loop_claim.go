@@ -27,7 +27,7 @@ func (l *Loop) onReserve(e ReserveAsked) {
 	l.supersede(e.From, k)
 	open, _ := l.open()
 	err := admit(r, room{
-		Draining: l.draining, JournalFull: l.journalFull, Fingerprint: l.cfg.Info.Fingerprints, Vocab: l.cfg.Info.Vocab,
+		Draining: l.draining, JournalFull: l.journalFull && !l.cfg.JournalOptional, Fingerprint: l.cfg.Info.Fingerprints, Vocab: l.cfg.Info.Vocab,
 		MaxRows: l.cfg.MaxModelLen, PagesFree: l.ledger.Counts().Free, PageSize: l.cfg.Info.PageSize,
 		Open: open, MaxOpen: l.cfg.MaxOpen, Known: len(l.handoffs), MaxKnown: l.cfg.MaxOpen + l.cfg.MaxKept,
 	})
@@ -140,6 +140,7 @@ func (l *Loop) onClaim(e ClaimCame) {
 			l.bug("claim: %v", err)
 			return
 		}
+		l.do(Journal{Fact: l.fact(h, FactClaimed)})
 	}
 	l.do(Ack{Delivery: e.Delivery})
 	l.do(Control{To: e.From, Key: k, Kind: kvtransfer.KindClaimed, M: kvtransfer.Claimed{
@@ -149,6 +150,7 @@ func (l *Loop) onClaim(e ClaimCame) {
 
 func (l *Loop) refuseClaim(e ClaimCame, err kvtransfer.Error) {
 	l.count.ClaimsRefused++
+	l.turnedAway(l.handoffs[e.M.Key], "claim", 0, err)
 	l.do(Term{Delivery: e.Delivery})
 	if e.From.Role == kvtransfer.RolePrefill {
 		l.gone(e.From, e.M.Key, e.M.Claim, err)

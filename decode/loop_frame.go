@@ -17,10 +17,12 @@ func (l *Loop) onFrame(e FrameCame) {
 			Delivery: e.Delivery, Header: e.Header, Tag: e.Tag, Sealed: e.Sealed, FrameKey: h.frameKey, Hash: h.in.Hash,
 		})
 	case kvtransfer.FrameIgnore:
+		h.repeated++
 		l.count.FramesRepeated++
 		l.do(Ack{Delivery: e.Delivery})
 	default:
 		l.count.FramesRefused++
+		l.turnedAway(h, "frame", e.Header.Index, kvtransfer.Error{})
 		l.do(Term{Delivery: e.Delivery})
 	}
 }
@@ -36,6 +38,7 @@ func (l *Loop) onOpened(e FrameOpened) {
 	case kvtransfer.OpenCopy:
 		l.copyFrame(h, e)
 	case kvtransfer.OpenIgnore:
+		h.repeated++
 		l.count.FramesRepeated++
 		l.do(Ack{Delivery: e.Delivery})
 	case kvtransfer.OpenCorrupt:
@@ -44,8 +47,10 @@ func (l *Loop) onOpened(e FrameOpened) {
 	default:
 		if e.Opening.OK {
 			l.count.FramesRefused++
+			l.turnedAway(h, "frame", e.Header.Index, kvtransfer.Error{})
 		} else {
 			l.count.FramesUnopened++
+			l.turnedAway(h, "unopened", e.Header.Index, kvtransfer.Error{})
 		}
 		l.do(Term{Delivery: e.Delivery})
 	}
@@ -94,6 +99,9 @@ func (l *Loop) onCopied(e FrameCopied) {
 		return
 	}
 	l.count.FramesCopied++
+	if h.firstAt == 0 {
+		h.firstAt = l.now
+	}
 	l.judge(h)
 }
 
@@ -102,10 +110,14 @@ func (l *Loop) onManifest(e ManifestCame) {
 	h, ok := l.handoffs[e.M.Key]
 	if !ok || e.From.Role != kvtransfer.RolePrefill {
 		l.count.ManifestsRefused++
+		l.turnedAway(h, "manifest", 0, kvtransfer.Error{})
 		l.do(Term{Delivery: e.Delivery})
 		return
 	}
 	answer, v := h.in.Manifest(e.From, e.M, l.judgement(h), l.now)
+	if h.in.Stated != nil && h.statedAt == 0 {
+		h.statedAt = l.now
+	}
 	switch answer {
 	case kvtransfer.ManifestTaken:
 		l.do(Ack{Delivery: e.Delivery})
@@ -117,6 +129,7 @@ func (l *Loop) onManifest(e ManifestCame) {
 		l.refused(h, v)
 	default:
 		l.count.ManifestsRefused++
+		l.turnedAway(h, "manifest", 0, kvtransfer.Error{})
 		l.do(Term{Delivery: e.Delivery})
 	}
 }
@@ -163,6 +176,7 @@ func (l *Loop) onJournaled(e Journaled) {
 	err := e.Err
 	if !err.IsZero() && l.cfg.JournalOptional {
 		l.count.Unjournaled++
+		h.unjournaled = true
 		err = kvtransfer.Error{}
 	}
 	if !h.in.Journaled(err) {
@@ -174,6 +188,7 @@ func (l *Loop) onJournaled(e Journaled) {
 		return
 	}
 	l.count.Admitted++
+	h.owned, h.ownedAt = true, l.now
 	h.in.Witness()
 	l.witness(h)
 }
@@ -216,6 +231,7 @@ func (l *Loop) onWitness(e WitnessDone) {
 	h.failures = 0
 	h.in.WitnessedRows(e.Row)
 	if h.in.State.Over() {
+		l.do(Journal{Fact: l.fact(h, FactWitness)})
 		l.ended(h)
 	}
 }

@@ -110,6 +110,7 @@ func (l *Loop) onStep(e StepDone) {
 func (l *Loop) result(h *handoff, s seqOut, r SeqResult) {
 	if s.witness {
 		h.in.WitnessedLast(r.Mismatch)
+		l.do(Journal{Fact: l.fact(h, FactWitness)})
 		if h.in.State.Over() {
 			l.ended(h)
 			return
@@ -142,6 +143,7 @@ func (l *Loop) zeroReleased() {
 	ids := l.ledger.TakeZeroing()
 	if len(ids) > 0 {
 		l.zeroing += len(ids)
+		l.releases = append(l.releases, release{first: ids[0], at: l.now})
 		l.do(Zero{Pages: ids})
 	}
 }
@@ -164,5 +166,7 @@ func (l *Loop) onZeroed(e Zeroed) {
 	l.zeroing -= len(e.Pages)
 	if err := l.ledger.Zeroed(e.Pages); err != nil {
 		l.bug("zero: %v", err)
+		return
 	}
+	l.freed(e.Pages)
 }

@@ -29,17 +29,24 @@ func (w *world) describe(e Effect) string {
 	case Journal:
 		f := e.Fact
 		s := fmt.Sprintf("journal %s %s", f.Kind, short(f.Key))
-		if f.Kind == FactVerdict {
-			s += fmt.Sprintf(" ok=%t", f.OK)
+		switch f.Kind {
+		case FactVerdict:
+			s += fmt.Sprintf(" ok=%t written=%v", f.OK, f.Written)
 			if f.Check != "" {
 				s += fmt.Sprintf(" check=%q", f.Check)
 			}
+		case FactWitness:
+			s += fmt.Sprintf(" %s read=%d written=%v", f.Witness, f.Read, f.Written)
+		case FactRefused:
+			s += fmt.Sprintf(" %s %d count=%d", f.What, f.Index, f.Count)
+		case FactZeroed:
+			s = fmt.Sprintf("journal zeroed %v released=%d", f.Zeroed, f.ReleasedAt)
 		}
 		if !f.Error.IsZero() {
 			s += " error=" + string(f.Error.Code)
 		}
 		if f.Kind == FactFinished {
-			s += fmt.Sprintf(" witness=%q finish=%q output=%d", f.Witness, f.Finish, f.Output)
+			s += fmt.Sprintf(" witness=%q finish=%q output=%d read=%d", f.Witness, f.Finish, f.Output, f.Read)
 		}
 		if e.Must {
 			s += " must"

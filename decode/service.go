@@ -35,6 +35,7 @@ type Config struct {
 	Lease           kvtransfer.Tick // 0 = 10 s
 	JournalOptional bool            // decode without a journal; a counter says so
 	JournalBuffer   int             // facts that may wait; 0 = 1024
+	Version         string          // of the build, for the journal
 
 	Bus       bus.Bus
 	Names     bus.Names

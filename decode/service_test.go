@@ -331,7 +331,7 @@ func TestServiceHandsOff(t *testing.T) {
 				t.Errorf("verdict %+v", v)
 			}
 		}
-		if got := strings.Join(kinds, " "); got != "reserved verdict finished" {
+		if got := strings.Join(kinds, " "); got != "started reserved claimed verdict witness finished zeroed" {
 			t.Errorf("journal holds %s", got)
 		}
 		if left := x.broker.Stored(x.names.KVStream("d1", 1)); len(left) > 0 {

@@ -36,7 +36,8 @@ type world struct {
 	jobs     map[kvtransfer.Key]*job
 	replies  map[kvtransfer.Key][]kvtransfer.ReplyBody
 	refusals map[kvtransfer.Key]kvtransfer.Error
-	facts    []Fact
+	facts    []Fact // but for those that pages are free
+	zeroed   []Fact
 	beats    []kvtransfer.Heartbeat
 	control  []Control
 	resent   []Resent
@@ -167,6 +168,10 @@ func (w *world) run(e Effect) {
 	case Control:
 		w.control = append(w.control, e)
 	case Journal:
+		if e.Fact.Kind == FactZeroed {
+			w.zeroed = append(w.zeroed, e.Fact)
+			return
+		}
 		w.facts = append(w.facts, e.Fact)
 		if e.Must {
 			w.events = append(w.events, Journaled{Key: e.Fact.Key, Reservation: e.Fact.Reservation, Err: w.journal})
