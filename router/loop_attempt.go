@@ -118,7 +118,7 @@ func (l *Loop) reserved(ev Reserved) {
 func (l *Loop) refusedBy(a *attempt, err kvtransfer.Error) {
 	l.stats.ReserveRefused++
 	switch err.Code {
-	case kvtransfer.PoolExhausted, kvtransfer.Draining:
+	case kvtransfer.PoolExhausted, kvtransfer.Overloaded, kvtransfer.Draining: // another router was quicker
 		l.shut(a.decode)
 		l.elsewhere(a)
 	case kvtransfer.JournalDown, kvtransfer.BusDown, kvtransfer.Mismatch, kvtransfer.ModelNotFound:

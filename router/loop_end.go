@@ -35,7 +35,7 @@ func (l *Loop) after(a *attempt, err kvtransfer.Error) {
 		l.again(r, err)
 	case kvtransfer.ClassRefused:
 		switch err.Code { // what another decode, or this one a little later, may do
-		case kvtransfer.PoolExhausted, kvtransfer.Draining, kvtransfer.JournalDown, kvtransfer.BusDown:
+		case kvtransfer.PoolExhausted, kvtransfer.Overloaded, kvtransfer.Draining, kvtransfer.JournalDown, kvtransfer.BusDown:
 			l.shut(a.decode)
 			l.again(r, err)
 			return
