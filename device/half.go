@@ -15,9 +15,6 @@ func FromF16(h uint16) float32 {
 	return math.Float32frombits(math.Float32bits(f) | sign)
 }
 
-// maxF16 is the largest finite half.
-const maxF16 = 65504
-
 // ToF16 rounds to the nearest half, ties to even. What is too large becomes the largest finite half, never infinity, so that a
 // masked value stays harmless; NaN stays NaN.
 func ToF16(f float32) uint16 {

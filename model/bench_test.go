@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"quire/device/cpu"
 	"quire/model"
 )
 
@@ -78,6 +79,22 @@ func BenchmarkDecode(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkDecodeLong is 16 tokens one by one after a prompt of 1,500: attention's share shows.
+func BenchmarkDecodeLong(b *testing.B) {
+	src := benchSource(b)
+	r := newRig(b, src, rigOptions{cpu: cpu.Options{Threads: benchThreads()}})
+	s := r.seq(1900)
+	s.step(nil, story(1500, src.Config.Vocab, 3))
+	rate(b, 16, func() {
+		for range 16 {
+			r.decode([]*seq{s})
+		}
+		if s.rows > 1800 {
+			b.SkipNow()
+		}
+	})
 }
 
 // decode computes one token of each sequence, with its logits.

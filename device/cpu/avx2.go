@@ -26,6 +26,7 @@ var avx2 = &kernels{
 	name:      "avx2",
 	floatRows: floatRowsAVX2,
 	int8Rows:  int8RowsAVX2,
+	halfRows:  halfRowsAVX2,
 	dequant:   dequantAVX2,
 	quantise:  quantiseRow,
 	norm:      normAVX2,
@@ -53,6 +54,21 @@ func floatRowsAVX2(a floatArgs, rows int) {
 		default:
 			floatTile6(&a)
 		}
+	}
+}
+
+// halfRowsAVX2 widens F16 and BF16 weights as it goes.
+func halfRowsAVX2(t device.Type, a floatArgs, rows int) {
+	tiles := [...]func(*floatArgs){halfTile1, halfTile2, halfTile4}
+	if t == device.BF16 {
+		tiles = [...]func(*floatArgs){brainTile1, brainTile2, brainTile4}
+	}
+	x, out := a.x, a.out
+	for r := 0; r < rows; {
+		n := min(2, (rows-r)/2) // 1, 2 or 4 rows
+		a.x, a.out = unsafe.Add(x, r*a.xStride), unsafe.Add(out, r*a.outStride)
+		tiles[n](&a)
+		r += 1 << n
 	}
 }
 

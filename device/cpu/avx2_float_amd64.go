@@ -35,3 +35,33 @@ func floatTile5(a *floatArgs)
 //
 //go:noescape
 func floatTile6(a *floatArgs)
+
+// halfTile1: 1 rows x 16 outputs of F16, K ascending in one chain per output
+//
+//go:noescape
+func halfTile1(a *floatArgs)
+
+// brainTile1: 1 rows x 16 outputs of BF16, K ascending in one chain per output
+//
+//go:noescape
+func brainTile1(a *floatArgs)
+
+// halfTile2: 2 rows x 16 outputs of F16, K ascending in one chain per output
+//
+//go:noescape
+func halfTile2(a *floatArgs)
+
+// brainTile2: 2 rows x 16 outputs of BF16, K ascending in one chain per output
+//
+//go:noescape
+func brainTile2(a *floatArgs)
+
+// halfTile4: 4 rows x 16 outputs of F16, K ascending in one chain per output
+//
+//go:noescape
+func halfTile4(a *floatArgs)
+
+// brainTile4: 4 rows x 16 outputs of BF16, K ascending in one chain per output
+//
+//go:noescape
+func brainTile4(a *floatArgs)

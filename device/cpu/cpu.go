@@ -17,7 +17,7 @@ const Version = 1
 
 // Options choose how a device computes. Zero values are the defaults.
 type Options struct {
-	Threads     int    // workers; 0: one per processor that Go may use
+	Threads     int    // workers; 0: one per processor of the machine that Go may use
 	Variant     string // "portable", "avx2"; "": $QUIRE_CPU_VARIANT, else the fastest that runs here
 	Activations string // "f32", "int8": how activations meet quantised weights; "": $QUIRE_CPU_ACTIVATIONS, else int8
 }
@@ -50,7 +50,15 @@ func New(o Options) (device.Device, error) {
 	}
 	threads := o.Threads
 	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
+		threads = runtime.NumCPU()
+		if n := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") != "" || n < threads {
+			threads = n
+		}
+	}
+	// Workers hold a Go processor each for as long as a step runs: leave one for the rest of the process, which must answer
+	// heartbeats and leases meanwhile. The system then shares the real processors out.
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) <= threads {
+		runtime.GOMAXPROCS(threads + 1)
 	}
 	d := &Device{
 		info: device.Info{

@@ -16,6 +16,8 @@ type kernels struct {
 	floatRows func(a floatArgs, rows int)
 	// int8Rows computes a.panels panels for so many rows of quantised activations; type t of the weights is quantised.
 	int8Rows func(t device.Type, a int8Args, rows int)
+	// halfRows is floatRows for a panel of F16 or BF16 as it is, with the same bits; quicker for few rows. It may be nil.
+	halfRows func(t device.Type, a floatArgs, rows int)
 	// dequant widens a panel of a type other than F32 to [depth][16] f32; len(dst) = depth*16.
 	dequant func(t device.Type, dst []float32, src unsafe.Pointer)
 	// quantise turns so many blocks of 32 f32 at src into blocks of actBlock bytes.
@@ -35,7 +37,7 @@ type kernels struct {
 
 // floatArgs is a product of one panel with F32 activations.
 type floatArgs struct {
-	w         unsafe.Pointer // [depth] rows of 16 f32, wStride bytes apart
+	w         unsafe.Pointer // [depth] rows of 16 numbers, wStride bytes apart
 	x         unsafe.Pointer // [rows] rows of depth f32, xStride bytes apart
 	out       unsafe.Pointer // [rows] rows of 16 f32, outStride bytes apart
 	wStride   int

@@ -108,6 +108,31 @@ func TestVariantsFloat(t *testing.T) {
 	})
 }
 
+// TestVariantsHalfRows: weights multiplied as they are give the same bits as weights widened first.
+func TestVariantsHalfRows(t *testing.T) {
+	forVariants(t, func(t *testing.T, k *kernels) {
+		const depth = 72
+		r := rand.New(rand.NewPCG(15, 16))
+		d := newDevice(t, Options{Threads: 1})
+		for _, typ := range []device.Type{device.F16, device.BF16} {
+			mat, err := d.Matrix(typ, panelRows, depth, randomWeights(r, typ, panelRows, depth))
+			if err != nil {
+				t.Fatal(err)
+			}
+			src, wide := unsafe.Pointer(&mat.(*matrix).data[0]), alignedFloats(depth*panelRows)
+			k.dequant(typ, wide, src)
+			for rows := 1; rows <= 9; rows++ {
+				x, got, want := randomFloats(r, rows*depth), randomFloats(r, rows*panelRows), randomFloats(r, rows*panelRows)
+				a := floatArgs{w: src, x: unsafe.Pointer(&x[0]), out: unsafe.Pointer(&got[0]), wStride: 32, xStride: depth * 4, outStride: 64, depth: depth}
+				k.halfRows(typ, a, rows)
+				a.w, a.wStride, a.out = unsafe.Pointer(&wide[0]), 64, unsafe.Pointer(&want[0])
+				k.floatRows(a, rows)
+				compare(t, fmt.Sprintf("%s, %d rows", typ, rows), got, want, 0)
+			}
+		}
+	})
+}
+
 func TestVariantsInt8(t *testing.T) {
 	forVariants(t, func(t *testing.T, k *kernels) {
 		r := rand.New(rand.NewPCG(3, 4))

@@ -10,6 +10,9 @@ import (
 // itemsPerWorker is into how many items a product is cut for each worker: enough to share a late worker's work.
 const itemsPerWorker = 8
 
+// directRows is up to how many rows half-width weights are multiplied as they are rather than widened first.
+const directRows = 4
+
 // smallBatch is up to how many rows every worker quantises the activations for itself rather than wait for another.
 const smallBatch = 2
 
@@ -130,9 +133,15 @@ func (t *task) floatPanels(p *plan, w *worker, pt *part, from, to int) {
 	a := floatArgs{
 		x: t.in.ptr(0, 0), xStride: t.in.stride * 4, outStride: pt.out.stride * 4, wStride: panelRows * 4, depth: m.depth, add: t.flag,
 	}
+	direct := p.dev.kern.halfRows != nil && t.rows <= directRows && (m.typ == device.F16 || m.typ == device.BF16)
 	for i := from; i < to; i++ {
 		src := unsafe.Pointer(&m.panel(i)[0])
 		a.w = src
+		if direct {
+			a.wStride, a.out = panelRows*2, pt.out.ptr(0, i*panelRows)
+			p.dev.kern.halfRows(m.typ, a, t.rows)
+			continue
+		}
 		if m.typ != device.F32 {
 			wide := w.floats(m.depth * panelRows)
 			p.dev.kern.dequant(m.typ, wide, src)

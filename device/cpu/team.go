@@ -23,7 +23,7 @@ type team struct {
 // Waiting for another worker costs a spin, then a turn for other goroutines, then sleep.
 const (
 	spins     = 500
-	spinPause = 32                     // PAUSE instructions each
+	spinPause = 32                    // PAUSE instructions each
 	patience  = 50 * time.Microsecond // of yielding, before sleep
 )
 

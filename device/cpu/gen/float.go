@@ -17,11 +17,18 @@ func rowAddr(t, disp int) string {
 	return fmt.Sprintf("%d(%s)(CX*2)", disp, base)
 }
 
-// floatTile is rows x 16 outputs, one chain of fused multiply-adds each, over depth ascending.
+// weightLoads says how the 16 weights of one K come into Y12 and Y13 as F32, by type.
+var weightLoads = map[string][]string{
+	"F32":  {"VMOVUPS (AX), Y12", "VMOVUPS 32(AX), Y13"},
+	"F16":  {"VCVTPH2PS (AX), Y12", "VCVTPH2PS 16(AX), Y13"},
+	"BF16": {"VPMOVZXWD (AX), Y12", "VPMOVZXWD 16(AX), Y13", "VPSLLD $16, Y12, Y12", "VPSLLD $16, Y13, Y13"},
+}
+
+// floatTile is rows x 16 outputs, one chain of fused multiply-adds each, over depth ascending: the same chain for every type.
 // Y0 to Y11: accumulators (row t: Y2t, Y2t+1); Y12, Y13: weights; Y14, Y15: one activation, broadcast.
-func floatTile(a *asm, rows int) {
-	a.fn(fmt.Sprintf("%d rows x 16 outputs of F32, K ascending in one chain per output", rows),
-		fmt.Sprintf("floatTile%d", rows), "(a *floatArgs)", 8)
+func floatTile(a *asm, name, typ string, rows int) {
+	a.fn(fmt.Sprintf("%d rows x 16 outputs of %s, K ascending in one chain per output", rows, typ),
+		fmt.Sprintf("%s%d", name, rows), "(a *floatArgs)", 8)
 	a.op("MOVQ a+0(FP), R15")
 	a.op("MOVQ 0(R15), AX")
 	a.op("MOVQ 8(R15), BX")
@@ -36,8 +43,9 @@ func floatTile(a *asm, rows int) {
 		a.op("VXORPS Y%d, Y%d, Y%d", i, i, i)
 	}
 	step := func(disp int) {
-		a.op("VMOVUPS (AX), Y12")
-		a.op("VMOVUPS 32(AX), Y13")
+		for _, load := range weightLoads[typ] {
+			a.op("%s", load)
+		}
 		a.op("ADDQ DX, AX")
 		for t := range rows {
 			x := 14 + t%2
@@ -50,6 +58,16 @@ func floatTile(a *asm, rows int) {
 	a.op("SHRQ $2, R10")
 	a.op("JZ tail")
 	a.label("loop")
+	if rows == 1 {
+		a.op("PREFETCHT0 %d(AX)", prefetchAhead)
+		if typ == "F32" {
+			for line := 1; line < 4; line++ {
+				a.op("PREFETCHT0 %d(AX)", prefetchAhead+64*line)
+			}
+		} else {
+			a.op("PREFETCHT0 %d(AX)", prefetchAhead+64)
+		}
+	}
 	for u := range 4 {
 		step(4 * u)
 	}

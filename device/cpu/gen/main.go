@@ -59,7 +59,11 @@ func (a *asm) write(name, doc string) {
 func main() {
 	floats := &asm{}
 	for t := 1; t <= 6; t++ {
-		floatTile(floats, t)
+		floatTile(floats, "floatTile", "F32", t)
+	}
+	for _, t := range []int{1, 2, 4} {
+		floatTile(floats, "halfTile", "F16", t)
+		floatTile(floats, "brainTile", "BF16", t)
 	}
 	floats.write("avx2_float", "Products of one panel of 16 outputs with F32 activations.")
 
