@@ -21,6 +21,7 @@ func (l *Loop) Clone() *Loop {
 	}
 	c.decodes = slices.Clone(l.decodes)
 	c.flight = slices.Clone(l.flight)
+	c.releases = slices.Clone(l.releases)
 	if l.step != nil {
 		s := *l.step
 		s.parts = slices.Clone(l.step.parts)

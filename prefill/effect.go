@@ -63,14 +63,25 @@ type SendManifest struct {
 // Zero clears pages. Answered by Zeroed.
 type Zero struct{ Pages []page.ID }
 
-// Ended tells how an attempt ended here: for logs and counters.
+// Ended tells how an attempt ended here: for logs, counters and the journal.
 type Ended struct {
-	Key    kvtransfer.Key
-	State  kvtransfer.OutboundState
-	Error  kvtransfer.Error // zero when Done
-	Rows   int              // computed
-	Frames int              // stored
-	Took   kvtransfer.Tick  // since the job came
+	Key      kvtransfer.Key
+	Tenant   string
+	Claim    kvtransfer.ClaimID
+	State    kvtransfer.OutboundState
+	Error    kvtransfer.Error // zero when Done
+	N        int              // rows of the prompt
+	Rows     int              // computed
+	Frames   int              // stored
+	Pages    []page.Slot      // that it had here; not written by anybody
+	Took     kvtransfer.Tick  // since the job came
+	Computed kvtransfer.Tick  // from then until the last row was there; 0 = it never was
+}
+
+// Freed tells that pages hold zeros and are free: for the journal.
+type Freed struct {
+	Pages    []page.ID
+	Released kvtransfer.Tick // when nothing held them any more
 }
 
 // Drained says that nothing is left: the process may end.
@@ -89,5 +100,6 @@ func (SealAndSend) effect()  {}
 func (SendManifest) effect() {}
 func (Zero) effect()         {}
 func (Ended) effect()        {}
+func (Freed) effect()        {}
 func (Drained) effect()      {}
 func (Halt) effect()         {}

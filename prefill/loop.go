@@ -50,6 +50,7 @@ type Loop struct {
 	asked    int       // jobs asked for and not come
 	flight   []FrameID // frames with the sealer or the stream
 	zeroing  int       // failed tries of zeroing in a row
+	releases []release // pages out to be zeroed, oldest first
 	draining bool
 	drained  bool
 	halted   bool
@@ -74,6 +75,14 @@ type attempt struct {
 	hidden   []float32
 	since    kvtransfer.Tick
 	told     bool // Ended was emitted
+	slots    []page.Slot
+	computed kvtransfer.Tick // from since until the last row was there
+}
+
+// release is a set of pages out to be zeroed.
+type release struct {
+	first page.ID
+	at    kvtransfer.Tick
 }
 
 // decode is one decode as its heartbeats show it.
@@ -175,6 +184,7 @@ func (l *Loop) pump() {
 		l.settleEnd(a)
 	}
 	if ids := l.ledger.TakeZeroing(); len(ids) > 0 {
+		l.releases = append(l.releases, release{first: ids[0], at: l.now})
 		l.emit(Zero{Pages: ids})
 	}
 	l.attempts = keep(l.attempts, func(a *attempt) bool { return !a.told || a.inStep || a.seals > 0 })
@@ -226,7 +236,8 @@ func (l *Loop) settleEnd(a *attempt) {
 		l.emit(SendAbort{To: a.out.Reservation().Decode, Msg: kvtransfer.Abort{Key: a.out.Key(), Claim: a.out.ClaimID(), Error: why}})
 	}
 	stored, _ := a.out.Progress()
-	l.emit(Ended{Key: a.out.Key(), State: a.out.State(), Error: a.out.Err(), Rows: a.out.Rows(), Frames: stored, Took: l.now - a.since})
+	l.emit(Ended{Key: a.out.Key(), Tenant: a.out.Reservation().Tenant, Claim: a.out.ClaimID(), State: a.out.State(), Error: a.out.Err(),
+		N: a.out.Reservation().N, Rows: a.out.Rows(), Frames: stored, Pages: a.slots, Took: l.now - a.since, Computed: a.computed})
 }
 
 func (l *Loop) count(s kvtransfer.OutboundState) {

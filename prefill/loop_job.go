@@ -28,7 +28,7 @@ func (l *Loop) job(ev Job) {
 		l.emit(SendClaim{To: r.Decode, Msg: kvtransfer.Claim{Key: r.Key, Claim: id, ClaimKey: seal.PublicKey(priv), Reservation: ev.Hash}})
 		l.emit(SendAbort{To: r.Decode, Msg: kvtransfer.Abort{Key: r.Key, Claim: id, Error: why}})
 		l.emit(AckJob{Delivery: ev.Delivery})
-		l.emit(Ended{Key: r.Key, State: kvtransfer.OutboundAborted, Error: why})
+		l.emit(Ended{Key: r.Key, Tenant: r.Tenant, Claim: id, State: kvtransfer.OutboundAborted, Error: why, N: r.N})
 		return
 	}
 	l.attempts = append(l.attempts, a)
@@ -139,10 +139,10 @@ func (l *Loop) takePages(a *attempt) {
 		return
 	}
 	owner, n := a.out.Key().Owner(), a.out.Reservation().N
-	_, err := l.ledger.Reserve(owner, n)
+	slots, err := l.ledger.Reserve(owner, n)
 	switch {
 	case err == nil:
-		a.paged = true
+		a.paged, a.slots = true, slots
 		a.view, err = l.ledger.Own(owner)
 		l.check(err)
 	case errors.Is(err, page.ErrExhausted) || errors.Is(err, page.ErrExists):

@@ -1,7 +1,10 @@
 package prefill
 
 import (
+	"slices"
+
 	"quire/kvtransfer"
+	"quire/kvtransfer/page"
 	"quire/model"
 )
 
@@ -104,7 +107,7 @@ func (l *Loop) computed(a *attempt, to int, hidden []float32) {
 	if len(hidden) != l.cfg.Info.Dim {
 		l.check(kvtransfer.Errorf(kvtransfer.Invariant, "hidden vector: %d, dim %d", len(hidden), l.cfg.Info.Dim))
 	}
-	a.hidden = hidden
+	a.hidden, a.computed = hidden, l.now-a.since
 }
 
 // ping sends Progress for every hand-off whose lease no frame restarted lately: a step just showed that this worker lives.
@@ -124,6 +127,7 @@ func (l *Loop) zeroed(ev Zeroed) {
 	if ev.Err == nil {
 		l.zeroing = 0
 		l.check(l.ledger.Zeroed(ev.Pages))
+		l.freed(ev.Pages)
 		return
 	}
 	if l.zeroing++; l.zeroing < zeroTries {
@@ -133,4 +137,17 @@ func (l *Loop) zeroed(ev Zeroed) {
 	l.halted = true
 	l.emit(Halt{Error: kvtransfer.Errorf(kvtransfer.DeviceFailed, "prefill: zeroing %d pages failed %d times: %v",
 		len(ev.Pages), l.zeroing, ev.Err)})
+}
+
+// freed tells that pages are free.
+func (l *Loop) freed(ids []page.ID) {
+	fx := Freed{Pages: ids, Released: l.now}
+	for i, r := range l.releases {
+		if r.first == ids[0] {
+			fx.Released = r.at
+			l.releases = slices.Delete(l.releases, i, i+1)
+			break
+		}
+	}
+	l.emit(fx)
 }

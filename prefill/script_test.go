@@ -147,7 +147,9 @@ func (s *script) note(fx Effect) string {
 		s.zero = append(s.zero, fx)
 		return fmt.Sprintf("zero %v", fx.Pages)
 	case Ended:
-		return fmt.Sprintf("ended %x: %s %s", fx.Key.ID[:1], fx.State, fx.Error.Code)
+		return fmt.Sprintf("ended %x: %s %s rows=%d/%d pages=%d", fx.Key.ID[:1], fx.State, fx.Error.Code, fx.Rows, fx.N, len(fx.Pages))
+	case Freed:
+		return fmt.Sprintf("freed %v", fx.Pages)
 	case Halt:
 		return fmt.Sprintf("halt: %s %q", fx.Error.Code, fx.Error.Detail)
 	default:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"quire/bus"
+	"quire/journal"
 	"quire/kvtransfer"
 	"quire/kvtransfer/seal"
 	"quire/kvtransfer/wire"
@@ -33,6 +34,7 @@ type Config struct {
 	Chunk        int    // tokens of a step at most; 0 = DefaultChunk
 	MaxModelLen  int    // tokens of a prompt at most; 0 = what context and pool allow
 	MixedCompute bool
+	Version      string // of the build, for the journal
 	Bus          bus.Bus
 	Names        bus.Names
 	Keys         Keys
@@ -46,6 +48,7 @@ const (
 	tickEvery    = 20 * time.Millisecond
 	beatEvery    = 250 * time.Millisecond
 	storeTimeout = 4 * time.Second        // of one publish; then the same bytes are sent again
+	closeTimeout = time.Second            // for the journal's last facts
 	abandonWait  = 500 * time.Millisecond // for the last aborts
 	jobAckWait   = 30 * time.Second
 	jobPending   = 1024 // jobs not yet acknowledged, of all workers that share the consumer
@@ -65,6 +68,7 @@ type Service struct {
 	cfg     Config
 	peer    kvtransfer.Peer
 	signer  seal.Signer
+	journal *journal.Writer
 	loop    *Loop // run's alone
 	start   time.Time
 	events  chan input
@@ -119,7 +123,9 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	s.loop = New(LoopConfig{Peer: s.peer, Info: cfg.Engine.Info(), Pool: cfg.PoolNumber, Slots: cfg.Slots, Chunk: cfg.Chunk,
 		MaxPayload: cfg.Bus.Limits().MaxPayload, MaxModelLen: cfg.MaxModelLen, MixedCompute: cfg.MixedCompute,
 		PromptKey: cfg.Keys.PromptKey(), Entropy: entropy})
+	s.journal = s.newJournal()
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.record(s.started())
 	s.snapshot()
 	s.wg.Go(s.run)
 	s.work()

@@ -49,6 +49,9 @@ func (s *Service) perform(fx Effect) {
 		s.zeros.push(func() { s.post(Zeroed{Pages: fx.Pages, Err: s.cfg.Engine.Zero(fx.Pages)}) })
 	case Ended:
 		s.logEnd(fx)
+		s.record(sent(fx))
+	case Freed:
+		s.record(zeroed(fx))
 	case Drained:
 		close(s.drained)
 	case Halt:

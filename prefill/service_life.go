@@ -64,6 +64,11 @@ func (s *Service) Close() error {
 		s.unwatch()
 	}
 	s.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := s.journal.Close(ctx); err != nil {
+		s.cfg.Log.Warn("prefill: journal", "error", err)
+	}
 	return errors.Join(errs...)
 }
 
