@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -27,7 +30,7 @@ func (c *Cluster) Banner(w io.Writer, colour bool) {
 	}
 	fmt.Fprintf(&b, "%squire %s%s   %s (%s, %.1f MB)   context %s   %s\n", bold, c.o.Version, plain, i.Model.Name, what,
 		float64(i.Model.Bytes)/1e6, thousands(i.Model.Context), i.Device)
-	where := "embedded, JetStream in " + c.o.Data
+	where := "embedded, JetStream in " + shorter(c.o.Data)
 	if i.External {
 		where = "external"
 	}
@@ -62,12 +65,29 @@ func (c *Cluster) hints() string {
 	if !i.External && i.NATS != "nats://127.0.0.1:4222" {
 		nats = "-s " + i.NATS + " "
 	}
+	self := cmp.Or(c.o.Self, "quire")
 	var b strings.Builder
 	fmt.Fprintf(&b, "  curl -s http://%s/v1/chat/completions %s-d '%s'\n", i.HTTP, auth, body)
-	fmt.Fprintf(&b, "  quire chat%s%s -s %q -m %q\n", http, key, askSystem, askUser)
-	prefix := c.o.Bus.Prefix
-	fmt.Fprintf(&b, "  nats %sreq %s.v1.default.chat --wait-for-empty --reply-timeout 60s --timeout 5m '%s'   (needs the nats CLI)\n", nats, prefix, strings.Replace(body, `"temperature":0`, `"temperature":0,"stream":true`, 1))
+	fmt.Fprintf(&b, "  %s chat%s%s -s %q -m %q\n", self, http, key, askSystem, askUser)
+	streamed := strings.TrimSuffix(body, "}") + `,"stream":true}`
+	fmt.Fprintf(&b, "  nats %sreq %s.v1.default.chat --wait-for-empty --reply-timeout 60s --timeout 5m '%s'   (needs the nats CLI)\n",
+		nats, c.o.Bus.Prefix, streamed)
+	if i.Model.BuiltIn {
+		fmt.Fprintf(&b, "  a bigger model: %s pull smollm2-135m && %s up --model smollm2-135m\n", self, self)
+	}
 	return b.String()
+}
+
+// shorter gives a path as seen from the working directory, where it is inside.
+func shorter(path string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if rel, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(rel) {
+		return "." + string(filepath.Separator) + rel
+	}
+	return path
 }
 
 // thousands writes 16384 as 16,384.

@@ -19,7 +19,10 @@ const waitEvery = 250 * time.Millisecond
 func (o Options) names() bus.Names { return bus.Names{Prefix: o.Bus.Prefix} }
 
 // startServer locks the data directory and starts the embedded server in it.
-func (c *Cluster) startServer() (*jet.Server, error) {
+func (c *Cluster) startServer(ctx context.Context) (*jet.Server, error) {
+	if err := checkPort(ctx, "nats", c.o.Bus.Listen); err != nil {
+		return nil, err
+	}
 	l, err := lockDir(c.o.Data)
 	if err != nil {
 		return nil, err

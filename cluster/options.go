@@ -16,6 +16,7 @@ import (
 // Options of a cluster or of a single role. cmd/quire fills them from flags; the zero value of a number means its default.
 type Options struct {
 	Version string
+	Self    string // how to call this program, for lines to paste; "" = quire
 	ID      string // of a single role: slug [a-z0-9-]{1,32}
 	Data    string // directory of JetStream's files and, unless Keys says otherwise, of the keys
 	Keys    string

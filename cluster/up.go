@@ -44,7 +44,7 @@ func (c *Cluster) up(ctx context.Context) error {
 	var server *jet.Server
 	var err error
 	if !c.o.Bus.External() {
-		if server, err = c.startServer(); err != nil {
+		if server, err = c.startServer(ctx); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func number(prefix string, n int) []string {
 func Bus(ctx context.Context, o Options) (*Cluster, error) {
 	return start(ctx, o, func(c *Cluster) error {
 		c.log = c.who("bus", "")
-		server, err := c.startServer()
+		server, err := c.startServer(ctx)
 		if err != nil {
 			return err
 		}

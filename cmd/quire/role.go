@@ -21,13 +21,25 @@ func (r role) options(s streams, bus cluster.BusOptions) (cluster.Options, error
 	if err != nil {
 		return cluster.Options{}, err
 	}
-	o := cluster.Options{Version: version, Data: data, Bus: bus, Log: r.logger(s.err), Progress: progress(s)}
+	o := cluster.Options{Version: version, Self: self(), Data: data, Bus: bus, Log: r.logger(s.err), Progress: progress(s)}
 	if r.Keys != "" {
 		if o.Keys, err = absolute(r.Keys); err != nil {
 			return o, err
 		}
 	}
 	return o, nil
+}
+
+// self is how this program was called, for lines to paste.
+func self() string {
+	called := os.Args[0]
+	switch {
+	case strings.Contains(called, "go-build"):
+		return "go run ./cmd/quire"
+	case strings.HasPrefix(called, "./"):
+		return called
+	}
+	return "quire"
 }
 
 // identity names a process: --id, else what a process runner calls it, else a name of its own. Two processes of one role must
