@@ -200,6 +200,9 @@ func (l *Loop) jobStored(ev JobStored) {
 		return
 	}
 	if ev.Err == FaultNone {
+		if a.job == 0 {
+			l.recordJob(a, ev.Sequence)
+		}
 		a.job = ev.Sequence
 	}
 	if a.phase != storing {
@@ -215,4 +218,14 @@ func (l *Loop) jobStored(ev JobStored) {
 	default:
 		l.lose(a, kvtransfer.Errorf(kvtransfer.BusFailed, "router: job not stored, %d tries: %s", a.tries, ev.Err))
 	}
+}
+
+// recordJob tells the journal that an attempt's job is on the queue.
+func (l *Loop) recordJob(a *attempt, sequence uint64) {
+	r := a.req
+	lim, _ := l.limit()
+	l.do(RecordJob{Placed{
+		Key: a.key, Tenant: r.tenant, Decode: a.decode, Prompt: len(r.prompt), MaxTokens: r.maxTokens, Resumed: a.resumed, Limit: lim,
+		Sequence: sequence, Queued: r.placed - r.submitted,
+	}})
 }

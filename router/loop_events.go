@@ -149,6 +149,8 @@ type (
 	Forget struct{ Key kvtransfer.Key }
 	// Record is the fact "finished" of an admitted request.
 	Record struct{ Finished Finished }
+	// RecordJob is the fact that an attempt's job is on the queue.
+	RecordJob struct{ Placed Placed }
 	// CancelAnswered and StatusAnswered answer asks. Found is false for other tenants' requests too.
 	CancelAnswered struct {
 		Ask   uint64
@@ -179,6 +181,19 @@ type Finished struct {
 	Queued   kvtransfer.Tick // until the first Reserve
 }
 
+// Placed is what the journal keeps of an attempt's beginning.
+type Placed struct {
+	Key       kvtransfer.Key
+	Tenant    string
+	Decode    kvtransfer.Peer
+	Prompt    int
+	MaxTokens int
+	Resumed   int // output tokens sent along
+	Limit     Limit
+	Sequence  uint64          // of the job in its stream
+	Queued    kvtransfer.Tick // until the first Reserve
+}
+
 func (Tick) event()        {}
 func (BusChanged) event()  {}
 func (Heard) event()       {}
@@ -203,6 +218,7 @@ func (AskResend) effect()      {}
 func (SendCancel) effect()     {}
 func (Forget) effect()         {}
 func (Record) effect()         {}
+func (RecordJob) effect()      {}
 func (CancelAnswered) effect() {}
 func (StatusAnswered) effect() {}
 func (Drained) effect()        {}

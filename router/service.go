@@ -26,14 +26,15 @@ type Keys interface {
 
 // Config is what a router runs with.
 type Config struct {
-	ID     string // slug, unique among routers
-	Served Served
-	Text   Text
-	Policy Policy // Model, Fingerprint and Context are taken from Served
-	Bus    bus.Bus
-	Names  bus.Names
-	Keys   Keys
-	Log    *slog.Logger
+	ID      string // slug, unique among routers
+	Served  Served
+	Text    Text
+	Policy  Policy // Model, Fingerprint and Context are taken from Served
+	Version string // of the build, for the journal
+	Bus     bus.Bus
+	Names   bus.Names
+	Keys    Keys
+	Log     *slog.Logger
 	// StuckAfter: requests are open and nothing has happened to any of them for so long: Health says so. 0 = 2 min.
 	StuckAfter time.Duration
 }
@@ -119,7 +120,8 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	promptKey := cfg.Keys.PromptKey()
 	s.loop = New(LoopConfig{Router: s.peer, Policy: cfg.Policy, Entropy: keys.Entropy,
 		Digest: func(tenant string, tokens []int32) [32]byte { return seal.PromptDigest(promptKey, tenant, tokens) }})
-	s.journal = journal.NewWriter(journal.Config{Bus: cfg.Bus, Names: cfg.Names, Peer: s.peer, Signer: signer, Notify: s.journalChanged})
+	s.journal = journal.NewWriter(journal.Config{Bus: cfg.Bus, Names: cfg.Names, Peer: s.peer, Signer: signer, Notify: s.journalChanged, Now: s.now})
+	s.put(s.started())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.snapshot()
 	s.wg.Go(s.run)

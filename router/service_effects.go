@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"quire/bus"
-	"quire/journal"
 	"quire/kvtransfer"
 	"quire/kvtransfer/seal"
 	"quire/kvtransfer/wire"
@@ -35,6 +34,8 @@ func (s *Service) perform(fx Effect) {
 		s.box.drop(e.Key)
 	case Record:
 		s.record(e.Finished)
+	case RecordJob:
+		s.put(placed(e.Placed))
 	case CancelAnswered:
 		s.answer(e.Ask, e)
 	case StatusAnswered:
@@ -215,21 +216,7 @@ func (s *Service) record(f Finished) {
 	s.cfg.Log.Log(s.ctx, level(f.Error), "finished", "request", s.requestID(f.Key.ID), "attempts", f.Attempts, "decode", f.Decode.String(), "prompt", f.Prompt,
 		"output", f.Output, "finish", string(f.Finish), "code", string(f.Error.Code), "detail", f.Error.Detail,
 		"queued_ms", int(f.Queued/kvtransfer.Millisecond), "took_ms", int(f.Took/kvtransfer.Millisecond))
-	err := s.journal.Put(journal.Record{Kind: journal.KindFinished, At: s.now(), Key: f.Key, Tenant: f.Tenant, Facts: journal.Finished{
-		Finish: string(f.Finish), Code: string(f.Error.Code), Detail: f.Error.Detail, Prompt: f.Prompt, Output: f.Output, Seed: f.Seed,
-	}})
-	if err != nil {
-		s.meter.unrecorded.Inc()
-	}
-}
-
-// level is how loud an end is: only what the system did wrong concerns the operator.
-func level(e kvtransfer.Error) slog.Level {
-	switch e.Class() {
-	case kvtransfer.ClassLost, kvtransfer.ClassCorrupt, kvtransfer.ClassFailed, kvtransfer.ClassBug:
-		return slog.LevelWarn
-	}
-	return slog.LevelDebug
+	s.put(finished(f))
 }
 
 func (s *Service) journalChanged(err error) {

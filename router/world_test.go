@@ -204,6 +204,9 @@ func describe(effects []Effect) string {
 			s += fmt.Sprintf("cancel %s on %s: %s\n", shortKey(e.Key), e.To, e.Error.Code)
 		case Record:
 			s += fmt.Sprintf("record %s: %s%s, attempts %d, prompt %d, output %d\n", shortKey(e.Finished.Key), e.Finished.Finish, e.Finished.Error.Code, e.Finished.Attempts, e.Finished.Prompt, e.Finished.Output)
+		case RecordJob:
+			p := e.Placed
+			s += fmt.Sprintf("record %s: job %d on %s, limit %d by %s, queued %d ms\n", shortKey(p.Key), p.Sequence, p.Decode, p.Limit.Tokens, p.Limit.By, p.Queued/ms)
 		case Forget:
 			s += fmt.Sprintf("forget %s\n", shortKey(e.Key))
 		default:

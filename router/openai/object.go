@@ -41,7 +41,7 @@ func object(where string, body []byte) ([]member, *kvtransfer.Error) {
 			return nil, e
 		}
 		if seen[m.name] {
-			return nil, fault(m.name, "the field is there twice")
+			return nil, fault(clip(m.name), "the field is there twice")
 		}
 		if len(members) == MaxTopFields {
 			return nil, fault(where, "more than %d fields", MaxTopFields)

@@ -80,8 +80,11 @@ func (p *parser) finish() *kvtransfer.Error {
 	return nil
 }
 
-// clip keeps a client's text short in messages.
+// clip keeps a client's text short in messages, and visible where it is empty.
 func clip(s string) string {
+	if s == "" {
+		return `""`
+	}
 	if len(s) > 64 {
 		return s[:64] + "..."
 	}

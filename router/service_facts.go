@@ -1,0 +1,38 @@
+package router
+
+import "quire/journal"
+
+// What a router puts into the journal: its start, each attempt's job, each request's end. Nothing waits for these; a full
+// buffer turns them away and the next checkpoint says how many.
+
+// put hands a fact to the journal's buffer.
+func (s *Service) put(r journal.Record) {
+	r.At = s.now()
+	if err := s.journal.Put(r); err != nil {
+		s.meter.unrecorded.Inc()
+	}
+}
+
+func (s *Service) started() journal.Record {
+	return journal.Record{Facts: journal.Started{
+		Version: s.cfg.Version, Model: s.cfg.Served.Name, MaxModelLen: s.cfg.Served.Context, Weights: s.cfg.Served.Fingerprint,
+	}}
+}
+
+func placed(p Placed) journal.Record {
+	return journal.Record{Key: p.Key, Tenant: p.Tenant, Facts: journal.Job{
+		Decode: p.Decode.String(), Prompt: p.Prompt, MaxTokens: p.MaxTokens, Resumed: p.Resumed, Limit: p.Limit.Tokens, LimitBy: p.Limit.By,
+		Sequence: p.Sequence, QueuedMicros: int64(p.Queued),
+	}}
+}
+
+func finished(f Finished) journal.Record {
+	facts := journal.Finished{
+		Finish: string(f.Finish), Code: string(f.Error.Code), Detail: f.Error.Detail, Prompt: f.Prompt, Output: f.Output, Seed: f.Seed,
+		Attempts: f.Attempts, TookMicros: int64(f.Took), QueuedMicros: int64(f.Queued),
+	}
+	if f.Attempts > 0 {
+		facts.Decode = f.Decode.String()
+	}
+	return journal.Record{Key: f.Key, Tenant: f.Tenant, Facts: facts}
+}
