@@ -34,8 +34,9 @@ type deviceEngine struct {
 	info   Info
 	bounds Bounds
 
-	mu  sync.Mutex // guards fwd: an engine's steps run one at a time
-	fwd forward
+	mu     sync.Mutex // guards what follows: an engine's steps run one at a time
+	fwd    forward
+	logits [][]float32 // each [Vocab]: reused by every step, pickers keep nothing of them
 }
 
 // NewEngine makes an engine of its own pool over shared weights.
@@ -146,8 +147,11 @@ func (e *deviceEngine) outputs(work []Work, b *device.Batch) *outputs {
 			o.hidden = append(o.hidden, make([]float32, e.info.Dim))
 		}
 		if work[i].Pick != nil {
+			if len(o.logitRows) == len(e.logits) {
+				e.logits = append(e.logits, make([]float32, e.info.Vocab))
+			}
 			o.logitRows = append(o.logitRows, last)
-			o.logits = append(o.logits, make([]float32, e.info.Vocab))
+			o.logits = e.logits[:len(o.logitRows)]
 		}
 	}
 	return o
