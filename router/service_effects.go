@@ -219,6 +219,15 @@ func (s *Service) record(f Finished) {
 	s.put(finished(f))
 }
 
+// level is how loud an end is: only what the system did wrong concerns the operator.
+func level(e kvtransfer.Error) slog.Level {
+	switch e.Class() {
+	case kvtransfer.ClassLost, kvtransfer.ClassCorrupt, kvtransfer.ClassFailed, kvtransfer.ClassBug:
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
 func (s *Service) journalChanged(err error) {
 	if err != nil {
 		s.cfg.Log.Warn("journal takes no records", "error", err)

@@ -352,10 +352,10 @@ func TestServiceAnswers(t *testing.T) {
 			}
 			synctest.Wait()
 			records := b.broker.Stored(names.JournalStream())
-			if len(records) != 1 {
+			if len(records) != 3 { // started, job, finished
 				b.Fatalf("%d records", len(records))
 			}
-			r, err := journal.Decode(records[0].Data)
+			r, err := journal.Decode(records[2].Data)
 			if f, ok := r.Facts.(journal.Finished); err != nil || !ok || f.Finish != "length" || f.Output != 5 || r.Tenant != "ann" {
 				b.Errorf("%v %+v", err, r)
 			}
