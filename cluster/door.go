@@ -31,7 +31,7 @@ func (c *Cluster) startRouter(ctx context.Context, f front) (*router.Service, er
 	text, served := router.FromSource(f.src)
 	d := c.o.Door
 	log := c.who("router", f.id)
-	r, err := router.Start(ctx, router.Config{ID: f.id, Served: served, Text: text, Bus: f.bus, Names: c.o.names(), Keys: f.ring, Log: log,
+	r, err := router.Start(ctx, router.Config{ID: f.id, Served: served, Text: text, Bus: f.bus, Names: c.o.names(), Keys: f.ring, Log: log, Version: c.o.Version,
 		Policy: router.Policy{MaxModelLen: c.o.Model.MaxLen, DefaultMaxTokens: d.DefaultMaxTokens, MixedCompute: d.MixedCompute,
 			MaxQueue: d.Queue, MaxQueueTenant: d.TenantQueue, DefaultDeadline: kvtransfer.Tick(d.Deadline.Microseconds())}})
 	if err != nil {

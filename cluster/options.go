@@ -45,6 +45,7 @@ type BusOptions struct {
 
 	User, Password, Token string
 	Prefix                string // of subjects; default quire
+	JournalOpen           bool   // decode works on, and counts, when the journal takes no facts
 }
 
 // External says that the bus is somebody else's server.

@@ -8,6 +8,7 @@ import (
 
 type decodeCmd struct {
 	worker
+	journalFlags
 	ID string `name:"id" placeholder:"ID" env:"QUIRE_DECODE_ID" help:"Name of this worker: a-z, 0-9 and -."`
 }
 
@@ -17,5 +18,6 @@ func (c *decodeCmd) Run(s streams) error {
 	if err != nil {
 		return err
 	}
+	o.Bus.JournalOpen = c.Journal == "open"
 	return serve(func(ctx context.Context) (*cluster.Cluster, error) { return cluster.Decode(ctx, o) }, (*cluster.Cluster).LogReady)
 }

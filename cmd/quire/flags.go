@@ -78,6 +78,11 @@ type poolFlags struct {
 	Lease    time.Duration `name:"lease" default:"10s" help:"How long a worker may be silent before its hand-off ends."`
 }
 
+// journalFlags say what decode does without a journal.
+type journalFlags struct {
+	Journal string `name:"journal" enum:"required,open" default:"required" help:"required: nothing is decoded that the journal has not acknowledged; open: decode on, and count."`
+}
+
 // doorFlags are about clients.
 type doorFlags struct {
 	HTTP             string        `name:"http" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the HTTP door listens; port 0 picks a free one, $$PORT counts when this is not given."`

@@ -19,6 +19,7 @@ type upFlags struct {
 	role
 	modelFlags
 	poolFlags
+	journalFlags
 	doorFlags
 	busFlags
 	serverFlags
@@ -50,7 +51,7 @@ func (u *upFlags) options(s streams, src origins) (cluster.Options, error) {
 		return cluster.Options{}, usage("--prefill %d --decode %d: 1 to 64 of each are possible", u.Prefill, u.Decode)
 	}
 	b := u.busFlags.options()
-	b.Listen, b.Config = u.NATS, u.NATSConfig
+	b.Listen, b.Config, b.JournalOpen = u.NATS, u.NATSConfig, u.Journal == "open"
 	o, err := u.role.options(s, b)
 	if err != nil {
 		return o, err
