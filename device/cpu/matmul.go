@@ -25,6 +25,9 @@ func (p *plan) layMatMul(o device.MatMul) error {
 	if err != nil {
 		return err
 	}
+	if len(o.Parts) == 0 {
+		return fmt.Errorf("device/cpu: matmul: no matrices")
+	}
 	first, panels, quantised := len(p.parts), 0, false
 	for _, pt := range o.Parts {
 		w, err := p.dev.matrix(pt.W)

@@ -125,8 +125,11 @@ func (p *plan) layGather(o device.Gather) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	if err := checkRows(o.Rows, in.rows); err != nil || in.cols != out.cols {
-		return fmt.Errorf("device/cpu: gather: %d numbers to %d: %w", in.cols, out.cols, err)
+	if err := checkRows(o.Rows, in.rows); err != nil {
+		return fmt.Errorf("device/cpu: gather: %w", err)
+	}
+	if in.cols != out.cols {
+		return fmt.Errorf("device/cpu: gather: %d numbers to %d", in.cols, out.cols)
 	}
 	if in == out {
 		return fmt.Errorf("device/cpu: gather: from a buffer into itself")
@@ -148,8 +151,11 @@ func (p *plan) layDownload(o device.Download) error {
 	if err != nil {
 		return err
 	}
-	if err := checkRows(o.Rows, from.rows); err != nil || len(o.Rows) != len(o.To) {
-		return fmt.Errorf("device/cpu: download: %d rows to %d: %w", len(o.Rows), len(o.To), err)
+	if err := checkRows(o.Rows, from.rows); err != nil {
+		return fmt.Errorf("device/cpu: download: %w", err)
+	}
+	if len(o.Rows) != len(o.To) {
+		return fmt.Errorf("device/cpu: download: %d rows to %d", len(o.Rows), len(o.To))
 	}
 	for i, to := range o.To {
 		if len(to) != from.cols {
@@ -168,7 +174,11 @@ func runDownload(_ *plan, t *task, _ *worker, item int) {
 	}
 }
 
+// checkRows makes sure of at least one row: a task without items would never be waited for.
 func checkRows(rows []int, n int) error {
+	if len(rows) == 0 {
+		return errors.New("no rows")
+	}
 	for i, r := range rows {
 		if r < 0 || r >= n {
 			return fmt.Errorf("row %d is %d of %d", i, r, n)

@@ -72,6 +72,9 @@ func testRefusals(b *bench) {
 		"a token beyond":             b.dev.Run(&device.Step{Batch: &device.Batch{Tokens: []int32{8}, Seqs: []device.Seq{{Rows: 1}}}, Ops: []device.Op{device.Embed{Out: out, Table: m}}}),
 		"rows that are nobody's":     b.dev.Run(&device.Step{Batch: &device.Batch{Tokens: make([]int32, 3), Seqs: []device.Seq{{Rows: 2}}}}),
 		"attention without pages":    run(1, device.Attend{Q: in, Out: out}),
+		"a product with nothing":     run(1, device.MatMul{In: in}),
+		"no rows to gather":          run(1, device.Gather{In: in, Out: out}),
+		"no rows to download":        run(1, device.Download{From: in}),
 		"no buffer":                  run(1, device.SwiGLU{}),
 		"no step":                    b.dev.Run(nil),
 	} {
