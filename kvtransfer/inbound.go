@@ -203,7 +203,7 @@ func (m *Inbound) Finish() {
 
 // orElse gives the error a code where it has none, or one that a worker may not give.
 func (e Error) orElse(c Code) Error {
-	if e.IsZero() || e.Class() == ClassBug || e.Class() == ClassNone {
+	if class := e.Class(); class == ClassNone || class == ClassBug {
 		return Error{Code: c, Detail: e.Detail, Param: e.Param}
 	}
 	return e

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// perRun is how long the tests of one package may take with one check missing. A check whose absence makes them hang is caught.
+const perRun = "60s"
+
+// try builds the tests with all twins and runs them with one check missing after the other. It gives those that no test caught.
+func try(ctx context.Context, root string, all, chosen []twin) ([]twin, error) {
+	dir, err := os.MkdirTemp("", "quire-mutate-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	ov, err := overlay(root, dir, all)
+	if err != nil {
+		return nil, err
+	}
+	r := runner{root: root, bins: map[string]binary{}}
+	needed := map[string]bool{}
+	for _, t := range chosen {
+		needed[filepath.Dir(t.file)] = true
+	}
+	for _, p := range packages {
+		if !needed[p.dir] {
+			continue
+		}
+		if err := r.build(ctx, ov, dir, p.dir, p.slow); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range packages {
+		if !needed[p.dir] {
+			continue
+		}
+		began := time.Now()
+		if failed, out, err := r.test(ctx, p.dir, 0, "."); err != nil || failed != "" {
+			return nil, fmt.Errorf("%s: %s fails with no check missing: %w\n%s", p.dir, failed, err, out)
+		}
+		fmt.Printf("%s: tests pass with all checks in place, %d ms\n", p.dir, time.Since(began).Milliseconds())
+	}
+	var survivors []twin
+	for i := range chosen {
+		t := &chosen[i]
+		if err := r.catch(ctx, t); err != nil {
+			return nil, err
+		}
+		if t.caught == "" {
+			survivors = append(survivors, *t)
+			fmt.Printf("%-19s NOT CAUGHT  %s %s\n", t.area, t.file, t.name)
+			continue
+		}
+		fmt.Printf("%-19s %s  <-  %s\n", t.area, t.name, t.caught)
+	}
+	return survivors, nil
+}
+
+type binary struct {
+	path string
+	args []string
+	slow string // tests that run last
+}
+
+type runner struct {
+	root string
+	bins map[string]binary
+}
+
+func (r *runner) build(ctx context.Context, ov, dir, pkg, slow string) error {
+	b := binary{path: filepath.Join(dir, strings.ReplaceAll(pkg, "/", "_")+".test"), slow: slow}
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", ov, "-o", b.path, "./"+pkg)
+	cmd.Dir = r.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	b.args = []string{"-test.short", "-test.failfast", "-test.timeout", perRun}
+	help, _ := exec.CommandContext(ctx, b.path, "-help").CombinedOutput()
+	if bytes.Contains(help, []byte("-rapid.nofailfile")) {
+		b.args = append(b.args, "-rapid.nofailfile", "-rapid.seed", "1")
+	}
+	r.bins[pkg] = b
+	return nil
+}
+
+// catch finds a test of the check's own package that fails without it, twice: no other defence may hide it there.
+func (r *runner) catch(ctx context.Context, t *twin) error {
+	pkg := filepath.Dir(t.file)
+	for _, only := range []string{"", r.bins[pkg].slow} {
+		failed, _, err := r.test(ctx, pkg, t.number, only)
+		if err != nil {
+			return err
+		}
+		if failed == "" {
+			if r.bins[pkg].slow == "" {
+				return nil
+			}
+			continue
+		}
+		top, _, _ := strings.Cut(failed, "/")
+		again, _, err := r.test(ctx, pkg, t.number, "^"+regexp.QuoteMeta(top)+"$")
+		if err != nil || again != "" {
+			t.caught = filepath.Base(pkg) + "." + failed
+			return err
+		}
+	}
+	return nil
+}
+
+var failLine = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+var running = regexp.MustCompile(`running tests:\n\s*(\S+)`)
+
+// test runs one package's tests with a check missing, 0 for none, and names the test that failed, the innermost one. Without
+// only, the slow ones are left out.
+func (r *runner) test(ctx context.Context, pkg string, number int, only string) (failed string, out []byte, err error) {
+	b := r.bins[pkg]
+	args := b.args
+	switch {
+	case only != "":
+		args = append(args[:len(args):len(args)], "-test.run", only)
+	case b.slow != "":
+		args = append(args[:len(args):len(args)], "-test.skip", b.slow)
+	}
+	cmd := exec.CommandContext(ctx, b.path, args...)
+	cmd.Dir = filepath.Join(r.root, pkg)
+	cmd.Env = append(os.Environ(), "QUIRE_GONE="+strconv.Itoa(number))
+	out, err = cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err == nil || !errors.As(err, &exit) || ctx.Err() != nil {
+		return "", out, errors.Join(err, ctx.Err())
+	}
+	names := failLine.FindAllSubmatch(out, -1)
+	if len(names) == 0 {
+		if m := running.FindSubmatch(out); m != nil {
+			return string(m[1]), out, nil
+		}
+		return "", out, fmt.Errorf("%s: check %d missing: no failed test is named:\n%s", pkg, number, out)
+	}
+	for _, n := range names {
+		if len(n[1]) > len(failed) && strings.HasPrefix(string(n[1]), failed) {
+			failed = string(n[1])
+		}
+	}
+	return failed, out, nil
+}

@@ -1,0 +1,86 @@
+package main
+
+// target is a function whose checks are taken out: every condition of it that guards something.
+type target struct {
+	area string
+	file string
+	fns  []string // nil = all of the file
+}
+
+// targets is the table of what is taken out. An area is a row of headings in docs/testing.md.
+var targets = []target{
+	{"gate", "kvtransfer/gate.go", []string{"judge"}},
+	{"gate", "kvtransfer/gate_count.go", nil},
+	{"gate", "kvtransfer/gate_identity.go", nil},
+	{"gate", "kvtransfer/gate_content.go", nil},
+	{"gate", "kvtransfer/lease.go", nil},
+	{"hand-off on decode", "kvtransfer/inbound.go", []string{"Claim", "unfit", "Late", "mine", "Progress", "Abort", "End", "Finish", "orElse"}},
+	{"hand-off on decode", "kvtransfer/inbound_frames.go", nil},
+	{"hand-off on decode", "kvtransfer/inbound_verdict.go", nil},
+	{"hand-off on decode", "kvtransfer/witness.go", nil},
+	{"ledger", "kvtransfer/page/ledger.go", nil},
+	{"ledger", "kvtransfer/page/holds.go", nil},
+	{"ledger", "kvtransfer/page/release.go", nil},
+	{"admission", "router/place.go", nil},
+	{"admission", "router/queue.go", []string{"room"}},
+	{"admission", "router/loop.go", []string{"submit", "deadline", "cancelAsked", "statusAsked"}},
+	{"admission", "router/loop_attempt.go", []string{"reserved", "refusedBy", "promised", "check", "crowded", "jobStored"}},
+	{"admission", "decode/plan.go", []string{"admit", "admitShape"}},
+	{"admission", "decode/loop_claim.go", nil},
+	{"admission", "prefill/loop_job.go", []string{"job", "refuse", "strange", "limit", "known", "takePages", "claimed", "gone", "cancel", "spoken"}},
+	{"hand-off on decode", "decode/loop_frame.go", nil},
+	{"hand-off on decode", "decode/handoff.go", []string{"end", "ended", "tellPrefill"}},
+	{"hand-off on decode", "decode/loop_step.go", nil},
+	{"status", "decode/loop_reply.go", nil},
+	{"status", "router/loop_replies.go", nil},
+	{"status", "router/loop_end.go", nil},
+	{"status", "router/http_generate.go", []string{"generate", "started", "endOf", "collect"}},
+	{"status", "router/http_routes.go", []string{"AsError", "fail"}},
+	{"status", "router/sse.go", []string{"stream"}},
+	{"status", "router/nats.go", []string{"generate", "stream"}},
+}
+
+// statement is a line that is left out, or replaced, as it stands in the source.
+type statement struct {
+	area, file, fn string
+	old            string // occurs once in the function
+	with           string // "" = nothing
+}
+
+// statements are effects that something else relies on.
+var statements = []statement{
+	{"ledger", "kvtransfer/page/ledger.go", "Reserve", "gen: p.gen + 1", "gen: p.gen"},
+	{"ledger", "kvtransfer/page/holds.go", "Grant", "a.settled = 0", ""},
+	{"ledger", "kvtransfer/page/holds.go", "Settle", "delete(a.grants, g.id)", ""},
+	{"ledger", "kvtransfer/page/holds.go", "Settle", "l.leave(a)", ""},
+	{"ledger", "kvtransfer/page/holds.go", "Unhold", "l.leave(a)", ""},
+	{"ledger", "kvtransfer/page/release.go", "Quarantine", "l.pages[s.Page].tainted = true", ""},
+	{"ledger", "kvtransfer/page/release.go", "Quarantine", "a.rows, a.settled = 0, 0", ""},
+	{"ledger", "kvtransfer/page/release.go", "leave", "l.zeroing = append(l.zeroing, s.Page)", ""},
+	{"ledger", "kvtransfer/page/release.go", "TakeZeroing", "l.pages[id].taken = true", ""},
+	{"hand-off on decode", "decode/loop_frame.go", "judge", "Must: true", "Must: false"},
+	{"hand-off on decode", "decode/loop_frame.go", "onCopied", "l.judge(h)", ""},
+	{"hand-off on decode", "decode/handoff.go", "ended", "l.tellPrefill(h)", ""},
+	{"hand-off on decode", "decode/handoff.go", "ended", "l.do(PurgeKV{Key: k})", ""},
+	{"hand-off on decode", "decode/handoff.go", "ended", "l.tellEnd(h)", ""},
+	{"admission", "decode/loop_claim.go", "onReserve", "l.supersede(e.From, k)", ""},
+	{"status", "router/loop_end.go", "finish", `end.Finish, end.Prompt, end.Output = "", len(r.prompt), len(r.output)`, ""},
+	{"status", "router/loop_end.go", "lose", "l.do(SendCancel{Key: a.key, To: a.decode, Error: err})", ""},
+	{"status", "router/loop_end.go", "close", "l.do(Forget{Key: a.key})", ""},
+	{"status", "router/loop_end.go", "again", "r.losses++", ""},
+	{"status", "router/loop_end.go", "after", "r.corrupts++", ""},
+	{"status", "router/http_routes.go", "fail", "h.send(w, meaning.HTTP, openai.EncodeError(e))", "h.send(w, 200, openai.EncodeError(e))"},
+}
+
+// spared are checks whose absence nobody could see, with the reason: what they would refuse cannot come about by the calls there
+// are, or another check in front of them refuses the same in the same words. Keys are file and name.
+var spared = map[string]string{}
+
+// packages are the test binaries that twins run in. The slow tests of one run only where no other has caught.
+var packages = []struct{ dir, slow string }{
+	{"kvtransfer/page", ""},
+	{"kvtransfer", ""},
+	{"decode", "^(TestEveryOrderOfAHandoff|TestCancelAtEveryMoment|TestHostileWorld)$"},
+	{"prefill", "^TestServiceOverNATS$"},
+	{"router", "^TestHTTPTooLarge$"},
+}
