@@ -12,8 +12,9 @@ func TestSteadyStateAllocates(t *testing.T) {
 	d := newDevice(t, Options{Threads: 2})
 	r := rand.New(rand.NewPCG(1, 1))
 	var ops []device.Op
-	for range 20 {
-		m, err := d.Matrix(device.Q8_0, 64, 64, randomWeights(r, device.Q8_0, 64, 64))
+	for i := range 18 {
+		typ := types[i%len(types)]
+		m, err := d.Matrix(typ, 64, 64, randomWeights(r, typ, 64, 64))
 		if err != nil {
 			t.Fatal(err)
 		}

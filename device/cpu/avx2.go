@@ -57,55 +57,85 @@ func floatRowsAVX2(a floatArgs, rows int) {
 	}
 }
 
-// halfRowsAVX2 widens F16 and BF16 weights as it goes.
+// halfRowsAVX2 widens F16 and BF16 weights as it goes, 1, 2 or 4 rows at a time.
 func halfRowsAVX2(t device.Type, a floatArgs, rows int) {
-	tiles := [...]func(*floatArgs){halfTile1, halfTile2, halfTile4}
-	if t == device.BF16 {
-		tiles = [...]func(*floatArgs){brainTile1, brainTile2, brainTile4}
-	}
 	x, out := a.x, a.out
 	for r := 0; r < rows; {
-		n := min(2, (rows-r)/2) // 1, 2 or 4 rows
+		n := tileHeight(rows - r)
 		a.x, a.out = unsafe.Add(x, r*a.xStride), unsafe.Add(out, r*a.outStride)
-		tiles[n](&a)
-		r += 1 << n
+		switch {
+		case t == device.F16 && n == 4:
+			halfTile4(&a)
+		case t == device.F16 && n == 2:
+			halfTile2(&a)
+		case t == device.F16:
+			halfTile1(&a)
+		case n == 4:
+			brainTile4(&a)
+		case n == 2:
+			brainTile2(&a)
+		default:
+			brainTile1(&a)
+		}
+		r += n
 	}
 }
 
 func int8RowsAVX2(t device.Type, a int8Args, rows int) {
 	x, out := a.x, a.out
 	for r := 0; r < rows; {
-		n := 1
-		switch {
-		case rows-r >= 4:
-			n = 4
-		case rows-r >= 2:
-			n = 2
-		}
+		n := tileHeight(rows - r)
 		a.x, a.out = unsafe.Add(x, r*a.xStride), unsafe.Add(out, r*a.outStride)
-		int8Tile(t, &a, n)
+		switch t { // no table of functions: the arguments would have to live on the heap
+		case device.Q8_0:
+			q8Tile(&a, n)
+		case device.Q4_0:
+			q40Tile(&a, n)
+		case device.Q4_1:
+			q41Tile(&a, n)
+		}
 		r += n
 	}
 }
 
-// int8Tile computes 1, 2 or 4 rows.
-func int8Tile(t device.Type, a *int8Args, rows int) {
-	switch {
-	case t == device.Q8_0 && rows == 4:
+// tileHeight is that of the tallest tile for so many rows.
+func tileHeight(rows int) int {
+	if rows >= 4 {
+		return 4
+	}
+	return min(rows, 2)
+}
+
+// q8Tile computes 1, 2 or 4 rows of Q8_0.
+func q8Tile(a *int8Args, rows int) {
+	switch rows {
+	case 4:
 		q8Tile4(a)
-	case t == device.Q8_0 && rows == 2:
+	case 2:
 		q8Tile2(a)
-	case t == device.Q8_0:
+	default:
 		q8Tile1(a)
-	case t == device.Q4_0 && rows == 4:
+	}
+}
+
+// q40Tile computes 1, 2 or 4 rows of Q4_0.
+func q40Tile(a *int8Args, rows int) {
+	switch rows {
+	case 4:
 		q40Tile4(a)
-	case t == device.Q4_0 && rows == 2:
+	case 2:
 		q40Tile2(a)
-	case t == device.Q4_0:
+	default:
 		q40Tile1(a)
-	case rows == 4:
+	}
+}
+
+// q41Tile computes 1, 2 or 4 rows of Q4_1.
+func q41Tile(a *int8Args, rows int) {
+	switch rows {
+	case 4:
 		q41Tile4(a)
-	case rows == 2:
+	case 2:
 		q41Tile2(a)
 	default:
 		q41Tile1(a)

@@ -49,7 +49,7 @@ func BenchmarkFloatTile(b *testing.B) {
 func BenchmarkInt8Tile(b *testing.B) {
 	for _, k := range variants() {
 		for _, typ := range types[3:] {
-			for _, rows := range []int{1, 2, 4, 48} {
+			for _, rows := range []int{1, 2, 4, 6, 48} {
 				b.Run(fmt.Sprintf("%s/%s/%d", k.name, typ, rows), func(b *testing.B) {
 					const depth = 576
 					r := rand.New(rand.NewPCG(1, 1))
