@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math/bits"
 
 	"quire/device"
 )
@@ -30,6 +31,7 @@ type forward struct {
 func (f *forward) fit(rows, chosen int) error {
 	c := f.w.Config
 	if rows > f.rows {
+		rows = roomy(rows)
 		m := maker{dev: f.w.dev, rows: rows}
 		f.hidden, f.normed = m.buffer(c.Dim), m.buffer(c.Dim)
 		f.q, f.mixed = m.buffer(c.Heads*c.HeadDim), m.buffer(c.Heads*c.HeadDim)
@@ -42,6 +44,7 @@ func (f *forward) fit(rows, chosen int) error {
 		f.record()
 	}
 	if chosen > f.chosen {
+		chosen = roomy(chosen)
 		m := maker{dev: f.w.dev, rows: chosen}
 		f.last, f.logits = m.buffer(c.Dim), m.buffer(c.Vocab)
 		if m.err != nil {
@@ -51,6 +54,9 @@ func (f *forward) fit(rows, chosen int) error {
 	}
 	return nil
 }
+
+// roomy is the next power of two, so that batches that grow row by row do not make new buffers each time.
+func roomy(n int) int { return 1 << bits.Len(uint(n-1)) }
 
 // record writes the ops of all layers down.
 func (f *forward) record() {
