@@ -34,13 +34,16 @@ func (l *Loop) after(a *attempt, err kvtransfer.Error) {
 		}
 		l.again(r, err)
 	case kvtransfer.ClassRefused:
-		switch err.Code { // what another decode, or this one a little later, may do
-		case kvtransfer.PoolExhausted, kvtransfer.Overloaded, kvtransfer.Draining, kvtransfer.JournalDown, kvtransfer.BusDown:
+		switch err.Code { // what another worker, or this one a little later, may do
+		case kvtransfer.PoolExhausted, kvtransfer.Overloaded, kvtransfer.Draining:
+			l.shut(a.decode)
+			l.later(r)
+		case kvtransfer.JournalDown, kvtransfer.BusDown:
 			l.shut(a.decode)
 			l.again(r, err)
-			return
+		default:
+			l.finish(r, kvtransfer.End{Error: err})
 		}
-		l.finish(r, kvtransfer.End{Error: err})
 	default:
 		l.finish(r, kvtransfer.End{Error: err})
 	}
@@ -61,6 +64,16 @@ func (l *Loop) again(r *request, err kvtransfer.Error) {
 		l.stats.Retries++
 		l.queue.pushFront(r)
 	}
+}
+
+// later puts a request back that found no room: nothing was lost, so it does not count, and its deadline bounds the waiting.
+func (l *Loop) later(r *request) {
+	if l.now >= r.deadline {
+		l.finish(r, l.late(r))
+		return
+	}
+	l.stats.Retries++
+	l.queue.pushFront(r)
 }
 
 // abandon ends a request from this side: client gone, cancelled, late, shutting down.
