@@ -1,0 +1,70 @@
+package jet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"quire/bus"
+)
+
+// readStall is how long a read may stand still.
+const readStall = 10 * time.Second
+
+var _ bus.Reader = (*Conn)(nil)
+
+// Read implements bus.Reader. It leaves nothing behind on the server: its consumer is ephemeral and takes no acknowledgements.
+func (c *Conn) Read(ctx context.Context, stream string, from uint64, fn func(bus.Stored) error) (bus.StreamState, error) {
+	what := "read " + stream
+	if err := c.ready(what); err != nil {
+		return bus.StreamState{}, err
+	}
+	set, cancel := bounded(ctx)
+	defer cancel()
+	st, err := c.js.Stream(set, stream)
+	if err != nil {
+		return bus.StreamState{}, wrap(what, err)
+	}
+	s := st.CachedInfo().State
+	state := bus.StreamState{First: s.FirstSeq, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes, FirstTime: s.FirstTime, LastTime: s.LastTime}
+	from = max(from, s.FirstSeq, 1)
+	if s.Msgs == 0 || from > s.LastSeq {
+		return state, nil
+	}
+	cons, err := st.OrderedConsumer(set, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from})
+	if err != nil {
+		return state, wrap(what, err)
+	}
+	it, err := cons.Messages(jetstream.PullMaxBytes(bus.MaxPullBytes), jetstream.PullExpiry(readStall))
+	if err != nil {
+		return state, wrap(what, err)
+	}
+	defer it.Stop()
+	for {
+		m, err := next(ctx, it)
+		if err != nil {
+			return state, wrap(what, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return state, wrap(what, err)
+		}
+		err = fn(bus.Stored{Msg: bus.Msg{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()}, Sequence: meta.Sequence.Stream, Time: meta.Timestamp})
+		if err != nil || meta.Sequence.Stream >= state.Last || meta.NumPending == 0 {
+			return state, err
+		}
+	}
+}
+
+// next waits for a message, but not for ever.
+func next(ctx context.Context, it jetstream.MessagesContext) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readStall, fmt.Errorf("%w: no message for %v", bus.ErrTimeout, readStall))
+	defer cancel()
+	m, err := it.Next(jetstream.NextContext(ctx))
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return m, err
+}
