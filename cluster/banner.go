@@ -42,7 +42,7 @@ func (c *Cluster) Banner(w io.Writer, colour bool) {
 	line("limit", thousands(i.Limit)+" tokens a request", "set by: "+i.LimitedBy)
 	tenants := "no API key asked for: everybody is tenant default"
 	if n := len(c.o.Door.Keys); n > 0 {
-		tenants = fmt.Sprintf("%d API keys", n)
+		tenants = fmt.Sprintf("API keys asked for: %d", n)
 	}
 	line("door", "http://"+i.HTTP, tenants)
 	fmt.Fprintf(&b, "%sready in %.1f s%s\n\n", bold, c.took.Seconds(), plain)

@@ -183,7 +183,7 @@ func (c *check) exposure() {
 	}
 	keys := "no API key is asked for: everybody who reaches the door is tenant default"
 	if n := len(c.o.Door.Keys); n > 0 {
-		keys = fmt.Sprintf("%d API keys", n)
+		keys = fmt.Sprintf("API keys asked for: %d", n)
 	}
 	c.fine("doors", "http %s, %s", c.o.Door.HTTP, keys)
 }
