@@ -1,0 +1,76 @@
+// Sim runs simulated clusters for a time or a count of seeds and tells what was covered.
+//
+//	go run ./e2e/sim/cmd -for 10m
+//	go run ./e2e/sim/cmd -count 1000000
+//	go run ./e2e/sim/cmd -seed 48213 -trace
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"quire/e2e/sim"
+)
+
+func main() {
+	seed := flag.Uint64("seed", 0, "run this seed alone")
+	trace := flag.Bool("trace", false, "with -seed: print what happens")
+	first := flag.Uint64("from", 0, "first seed; 0 = other ones each time")
+	count := flag.Uint64("count", 0, "seeds to run; 0 = until the time is over")
+	length := flag.Duration("for", time.Minute, "how long to run; ignored with -count")
+	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "runs at a time")
+	quiet := flag.Bool("quiet", false, "no table")
+	flag.Parse()
+	debug.SetGCPercent(800) // runs are short and leave much garbage
+	if *seed != 0 {
+		os.Exit(one(*seed, *trace))
+	}
+	if *first == 0 {
+		*first = uint64(time.Now().UnixMilli())%1e9*1e4 + 1
+	}
+	var stop atomic.Bool
+	interrupt := make(chan os.Signal, 1)
+	signal.Notify(interrupt, os.Interrupt)
+	go func() { <-interrupt; stop.Store(true) }()
+	start := time.Now()
+	done, c, failures := sim.Many(*first, *workers, func(done uint64) bool {
+		if stop.Load() {
+			return false
+		}
+		if *count > 0 {
+			return done < *count
+		}
+		return time.Since(start) < *length
+	})
+	if !*quiet {
+		c.Print(os.Stdout)
+	}
+	took := time.Since(start)
+	fmt.Printf("\n%d seeds from %d in %s: %.1f a second\n", done, *first, took.Round(time.Second), float64(done)/took.Seconds())
+	for _, f := range failures {
+		fmt.Println(f)
+	}
+	if len(failures) > 0 {
+		os.Exit(1)
+	}
+}
+
+func one(seed uint64, trace bool) int {
+	var o sim.Options
+	if trace {
+		o.Trace = os.Stdout
+	}
+	r := sim.Run(seed, o)
+	if r.Failure != nil {
+		fmt.Println(r.Failure)
+		return 1
+	}
+	fmt.Printf("seed %d: %d requests, %d events, %.1f s simulated, nothing found\n", seed, r.Asks, r.Events, float64(r.Time)/1e6)
+	return 0
+}

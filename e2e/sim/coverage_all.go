@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"quire/kvtransfer"
+)
+
+// What there is to cover: the whole of the two sides' states and messages, the gate's checks, the limits of time, the faults
+// and the lies. Missing says what a run has not met.
+
+var sideMessages = map[string][]string{
+	"decode": {"reserve", "resend", "acknowledged", "claim", "progress", "abort", "cancel", "manifest", "frame", "frame opened",
+		"frame does not open", "frame copied", "journaled", "witnessed", "stepped"},
+	"prefill": {"job", "claimed", "gone", "cancel", "frame sealed", "frame stored", "frame full", "frame failed", "manifest stored", "manifest full"},
+	"router":  {"reserved", "refused", "job stored", "outcome", "tokens", "end", "resent"},
+}
+
+// sideStates lists the states of a side, as coverage names them.
+func sideStates(side string) []string {
+	states := []string{"unknown"}
+	switch side {
+	case "decode":
+		for s := kvtransfer.InReserved; s <= kvtransfer.InQuarantined; s++ {
+			states = append(states, s.String())
+		}
+	case "prefill":
+		for s := kvtransfer.OutboundJobbed; s <= kvtransfer.OutboundLost; s++ {
+			states = append(states, s.String())
+		}
+	default:
+		states = append(states, "reserving", "storing", "prefill", "running", "closing")
+	}
+	return states
+}
+
+// impossible says why a message cannot meet a state; "" when it can.
+func impossible(side, state, message string) string {
+	switch side {
+	case "decode":
+		return impossibleDecode(state, message)
+	case "prefill":
+		return impossiblePrefill(state, message)
+	}
+	return ""
+}
+
+func impossibleDecode(state, message string) string {
+	if state == "admitted" {
+		return "the loop leaves it within the event that enters it"
+	}
+	open := slices.Contains([]string{"reserved", "filling", "judging", "witnessing", "running"}, state)
+	switch message {
+	case "frame opened", "frame does not open", "frame copied":
+		if state == "reserved" {
+			return "nothing is opened before a claim"
+		}
+		if message == "frame copied" && (state == "judging" || state == "witnessing" || state == "running") {
+			return "the gate waits for copies"
+		}
+	case "journaled":
+		if open && state != "judging" {
+			return "the verdict is asked for in judging alone"
+		}
+	case "witnessed":
+		if open && state != "witnessing" {
+			return "it is asked for in witnessing alone"
+		}
+	case "stepped":
+		if open && state != "witnessing" && state != "running" {
+			return "no step before the verdict"
+		}
+	}
+	return ""
+}
+
+func impossiblePrefill(state, message string) string {
+	if state == "jobbed" {
+		return "the loop claims within the event that brings the job"
+	}
+	early := state == "claiming"
+	switch message {
+	case "frame sealed", "frame stored", "frame full", "frame failed":
+		if early {
+			return "no frame leaves before Claimed"
+		}
+		if state == "manifested" || state == "done" {
+			return "the manifest follows the last frame's acknowledgement"
+		}
+	case "manifest stored", "manifest full":
+		if early || state == "sending" {
+			return "the manifest is not out"
+		}
+		if message == "manifest full" && state == "done" {
+			return "it was stored"
+		}
+	}
+	return ""
+}
+
+// Missing lists what was not met and can be.
+func (c *Coverage) Missing() []string {
+	var out []string
+	for _, side := range []string{"decode", "prefill"} {
+		for _, s := range sideStates(side) {
+			for _, m := range sideMessages[side] {
+				if c.Pairs[Pair{side, s, m}] == 0 && impossible(side, s, m) == "" {
+					out = append(out, fmt.Sprintf("%s: %s in %s", side, m, s))
+				}
+			}
+		}
+	}
+	for _, m := range wanted() {
+		if c.Marks[m] == 0 {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// wanted lists the marks that there are.
+func wanted() []string {
+	var out []string
+	for _, t := range timeouts {
+		out = append(out, "time-out: "+t.name)
+	}
+	for _, t := range []string{"request", "enqueue", "AckWait", "journal", "KV stream out of reach for two leases", "message age"} {
+		out = append(out, "time-out: "+t)
+	}
+	for _, check := range kvtransfer.Checks() {
+		out = append(out, "refusal: gate: "+check.Name)
+	}
+	for _, lie := range slices.Concat(prefillLies, routerLies) {
+		out = append(out, "lie: "+lie)
+	}
+	for _, f := range []string{"message lost", "message repeated", "message delayed", "messages out of order", "link cut", "slow link",
+		"byte changed", "middle of a stream lost", "crash of a router", "crash of a prefill", "crash of a decode", "pause of a router",
+		"pause of a prefill", "pause of a decode", "successor of a paused router", "successor of a paused prefill",
+		"successor of a paused decode", "drain of a router", "drain of a prefill", "drain of a decode", "bus restart",
+		"unsynced write lost", "journal down", "KV stream lost", "device step", "device read", "device write", "device zero", "device witness"} {
+		out = append(out, "fault: "+f)
+	}
+	codes := func(prefix string, list ...kvtransfer.Code) {
+		for _, c := range list {
+			out = append(out, prefix+string(c))
+		}
+	}
+	codes("refusal: decode refuses Reserve: ", kvtransfer.Draining, kvtransfer.JournalDown, kvtransfer.InvalidRequest, kvtransfer.DeadlineExceeded,
+		kvtransfer.Mismatch, kvtransfer.ContextLengthExceeded, kvtransfer.Overloaded, kvtransfer.PoolExhausted, kvtransfer.HandoffIdentity,
+		kvtransfer.NotAllowed, kvtransfer.NotFound)
+	codes("refusal: decode says Gone: ", kvtransfer.NotFound, kvtransfer.Mismatch, kvtransfer.HandoffIdentity, kvtransfer.LeaseExpired)
+	codes("refusal: prefill aborts: ", kvtransfer.Draining, kvtransfer.HandoffCount, kvtransfer.HandoffIdentity, kvtransfer.DeviceFailed,
+		kvtransfer.PoolExhausted, kvtransfer.WorkerLost, kvtransfer.BusFailed)
+	codes("end: client: ", "stop", "length", kvtransfer.ContextLengthExceeded, kvtransfer.Overloaded, kvtransfer.NoPrefill, kvtransfer.NoDecode,
+		kvtransfer.BusDown, kvtransfer.JournalDown, kvtransfer.Draining, kvtransfer.DeadlineExceeded, kvtransfer.Cancelled, kvtransfer.ClientGone,
+		kvtransfer.WorkerLost, kvtransfer.LeaseExpired, kvtransfer.HandoffRefused, kvtransfer.DeviceFailed, kvtransfer.InvalidRequest)
+	return out
+}
