@@ -92,7 +92,7 @@ func (l *Loop) fact(h *handoff, kind FactKind) Fact {
 	if in.Stated != nil {
 		f.Sent, f.FramesDigest = in.Stated.Sent, in.Stated.Digest
 	}
-	if kind == FactVerdict || h.owned {
+	if kind == FactVerdict || kind == FactWitness || kind == FactFinished {
 		f.Written = covered(in.Frames(), in.Shape.Layers)
 	}
 	if h.owned {

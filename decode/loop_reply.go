@@ -21,7 +21,7 @@ func (l *Loop) sealed(h *handoff, n int) SendReply {
 func (l *Loop) tellEnd(h *handoff) {
 	if !h.told {
 		h.told = true
-		l.reply(h, kvtransfer.ReplyBody{Outcome: &kvtransfer.Outcome{Error: h.in.Err}})
+		l.reply(h, kvtransfer.ReplyBody{Outcome: &kvtransfer.Outcome{Error: h.in.Err, Prefill: h.in.Prefill}})
 		return
 	}
 	end := kvtransfer.End{

@@ -116,7 +116,7 @@ func (l *Loop) result(h *handoff, s seqOut, r SeqResult) {
 			return
 		}
 		h.told = true
-		l.reply(h, kvtransfer.ReplyBody{Outcome: &kvtransfer.Outcome{OK: true}})
+		l.reply(h, kvtransfer.ReplyBody{Outcome: &kvtransfer.Outcome{OK: true, Prefill: h.in.Prefill}})
 	} else {
 		if _, err := l.ledger.Grow(s.key.Owner(), h.rows+1); err != nil {
 			l.bug("grow: %v", err)
