@@ -163,8 +163,10 @@ func (c *Cluster) LogReady() {
 	if c.info.NATS != "" {
 		args = append(args, "nats", c.info.NATS, "server", c.info.Server)
 	}
-	for _, w := range c.info.Workers {
-		args = append(args, "pool_tokens", w.Tokens(), "page_size", w.PageSize)
+	if w := c.info.Workers; len(w) == 1 {
+		args = append(args, "pool_tokens", w[0].Tokens(), "page_size", w[0].PageSize)
+	} else if len(w) > 1 {
+		args = append(args, "workers", len(w))
 	}
 	if c.info.Limit > 0 {
 		args = append(args, "limit", c.info.Limit, "limited_by", c.info.LimitedBy)

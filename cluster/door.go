@@ -53,27 +53,22 @@ func (c *Cluster) openDoors(ctx context.Context, f front, r *router.Service) err
 		return portError(ctx, "http", d.HTTP, err)
 	}
 	c.info.HTTP = http.Address()
-	c.addDoor("http door", http)
+	c.run("http door", http, 0)
 	nats, err := router.OpenNATS(ctx, r, router.NATSConfig{API: f.bus, Names: c.o.names(), Accounts: d.Accounts, Version: c.o.Version, ID: f.id, Log: log})
 	if err != nil {
 		return err
 	}
-	c.addDoor("nats door", nats)
+	c.add("nats door", func(ctx context.Context) error {
+		return errors.Join(ignore(nats.Drain(ctx), context.DeadlineExceeded), nats.Close()) // what is open when the time is up is cut
+	})
 	return nil
 }
 
-// addDoor notes a door: what is open when the time is up is cut.
-func (c *Cluster) addDoor(name string, d interface {
-	Drain(context.Context) error
-	Close() error
-}) {
-	c.add(name, func(ctx context.Context) error {
-		err := d.Drain(ctx)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = nil
-		}
-		return errors.Join(err, d.Close())
-	})
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
 }
 
 // ready waits until the router sees a prefill and a decode that fit each other.

@@ -17,8 +17,7 @@ const drainTime = 4500 * time.Millisecond
 // serve starts roles and keeps them up until a signal or until one of them ends by itself. The first SIGINT, SIGTERM or SIGHUP
 // drains; the second ends the process at once.
 func serve(start func(context.Context) (*cluster.Cluster, error), ready func(*cluster.Cluster)) error {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signals := ends()
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -47,4 +46,14 @@ func serve(start func(context.Context) (*cluster.Cluster, error), ready func(*cl
 	drain, done := context.WithTimeout(context.Background(), drainTime)
 	defer done()
 	return errors.Join(died, c.Stop(drain))
+}
+
+// ends gives the signals that end a process. SIGHUP is one of them unless it was ignored from the start, as under nohup.
+func ends() chan os.Signal {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	return signals
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"quire/cluster"
 	"quire/procfile"
@@ -43,12 +43,20 @@ func (u *upCmd) Run(s streams, src origins) error {
 		return err
 	}
 	return serve(func(ctx context.Context) (*cluster.Cluster, error) { return cluster.Up(ctx, o) },
-		func(c *cluster.Cluster) { c.Banner(s.out, colour(s.out)) })
+		func(c *cluster.Cluster) {
+			c.Banner(s.out, colour(s.out))
+			if u.LogFormat == "json" {
+				c.LogReady()
+			}
+		})
 }
 
 func (u *upFlags) options(s streams, src origins) (cluster.Options, error) {
 	if u.Prefill < 1 || u.Prefill > 64 || u.Decode < 1 || u.Decode > 64 {
 		return cluster.Options{}, usage("--prefill %d --decode %d: 1 to 64 of each are possible", u.Prefill, u.Decode)
+	}
+	if _, _, err := net.SplitHostPort(u.NATS); err != nil {
+		return cluster.Options{}, usage("--nats %s: HOST:PORT is wanted, 127.0.0.1:0 for a free port", u.NATS)
 	}
 	b := u.busFlags.options()
 	b.Listen, b.Config, b.JournalOpen = u.NATS, u.NATSConfig, u.Journal == "open"
@@ -78,8 +86,7 @@ func (u *upCmd) supervise(s streams) error {
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signals := ends()
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
