@@ -122,7 +122,7 @@ func (c *Checker) vouch(r Record, b, sig []byte) (bool, error) {
 	if c.Keys == nil {
 		return false, nil
 	}
-	if len(sig) == 0 && r.Schema > 1 && !signed(r.Kind) {
+	if len(sig) == 0 && r.Schema > 1 && !Signs(r.Kind) {
 		return false, nil
 	}
 	role, _, _ := strings.Cut(r.Service, "-")
@@ -143,4 +143,10 @@ func (c *Checker) Positions() []Chain {
 	return slices.SortedFunc(maps.Values(c.chains), func(a, b Chain) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Epoch, b.Epoch))
 	})
+}
+
+// Spurious says that a record that Check complained of adds nothing to what is known: it was there already, is a second one
+// of its number, or nobody signed it.
+func Spurious(err error) bool {
+	return errors.Is(err, ErrTwice) || errors.Is(err, ErrRepeated) || errors.Is(err, ErrSignature)
 }

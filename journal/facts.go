@@ -197,8 +197,8 @@ var readers = map[Kind]func([]byte) (Facts, error){
 	KindFinished: facts[Finished], KindZeroed: facts[Zeroed], KindCheckpoint: facts[Checkpoint], KindStopped: facts[Stopped],
 }
 
-// signed says whether a record of this kind carries a signature of its own.
-func signed(k Kind) bool {
+// Signs says whether a record of this kind carries a signature of its own.
+func Signs(k Kind) bool {
 	switch k {
 	case KindStarted, KindVerdict, KindCheckpoint, KindStopped:
 		return true

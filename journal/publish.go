@@ -18,6 +18,13 @@ const (
 	farewellWait      = 500 * time.Millisecond
 )
 
+// What readers may expect of a process that runs: it writes a checkpoint at least so often, and one that has written nothing
+// for so long is dead, or its records are lost.
+const (
+	CheckpointEvery = idleCheckpoints * defaultCheckpoint
+	SilentAfter     = 3 * CheckpointEvery
+)
+
 // run publishes the queue's head until it is stored, then the next. Checkpoints come in between; after a Close in order, the
 // last record says so.
 func (w *Writer) run(ctx context.Context) {
@@ -66,7 +73,7 @@ func (w *Writer) publish(ctx context.Context, chain *Chain, r Record) error {
 		return err
 	}
 	next.Signed = chain.Signed
-	if signed(r.Facts.kind()) {
+	if Signs(r.Facts.kind()) {
 		next.Signed = next.Counter
 	}
 	*chain = next
@@ -146,7 +153,7 @@ func (w *Writer) finish(e *entry, err error) {
 func (w *Writer) store(ctx context.Context, r Record, at Chain, b []byte) error {
 	m := bus.Enqueue{Subject: w.cfg.Names.Journal(string(r.Facts.kind()), at.Service), Data: b, Expect: w.cfg.Stream,
 		ID: fmt.Sprintf("%s.%d.%d", at.Service, at.Epoch, at.Counter)}
-	if w.cfg.Signer != nil && signed(r.Facts.kind()) {
+	if w.cfg.Signer != nil && Signs(r.Facts.kind()) {
 		m.Header = map[string][]string{SignatureHeader: {hex.EncodeToString(Sign(w.cfg.Signer, b))}}
 	}
 	pause := w.cfg.Wait
