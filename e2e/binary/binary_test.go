@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -43,6 +44,29 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)
+}
+
+// TestSource looks at every file that the binary is built from: go test caches a result until a file changes that the tests
+// looked at, and it does not see what a build inside them reads.
+func TestSource(t *testing.T) {
+	seen := 0
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != "../.." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "e2e") {
+			return fs.SkipDir
+		}
+		switch filepath.Ext(path) {
+		case ".go", ".s", ".h", ".mod", ".gguf":
+			seen++
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil || seen < 100 {
+		t.Fatalf("%d files, %v", seen, err)
+	}
 }
 
 // patience is how long a test waits for what must happen; nothing takes as long unless it is broken.

@@ -45,6 +45,7 @@ func TestProcfileUnderQuire(t *testing.T) {
 			t.Fatal(err)
 		}
 		pids = append(pids, pid)
+		p.wait(name+` +\| .* ready  `, 1)
 	}
 	// A decode that is killed is started again, and takes requests again; meanwhile the other one does.
 	for _, name := range []string{"decode1", "decode2", "prefill1", "prefill2"} {
@@ -57,7 +58,7 @@ func TestProcfileUnderQuire(t *testing.T) {
 		}
 		p.wait(name+` died \(.*\): starting it again`, 1)
 		ask(t, http)
-		p.wait(name+` +\| .* ready `, 2)
+		p.wait(name+` +\| .* ready  `, 2)
 	}
 	ask(t, http)
 	p.signal(syscall.SIGTERM)
