@@ -105,7 +105,7 @@ func (r *Rig) start(ctx context.Context) error {
 }
 
 func stop(c *cluster.Cluster) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	_ = c.Stop(ctx)
 }
