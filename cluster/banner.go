@@ -68,7 +68,7 @@ func (c *Cluster) hints() string {
 	self := cmp.Or(c.o.Self, "quire")
 	var b strings.Builder
 	fmt.Fprintf(&b, "  curl -s http://%s/v1/chat/completions %s-d '%s'\n", i.HTTP, auth, body)
-	fmt.Fprintf(&b, "  %s chat%s%s -s %q -m %q\n", self, http, key, askSystem, askUser)
+	fmt.Fprintf(&b, "  %s chat%s%s --temperature 0 -s %q -m %q\n", self, http, key, askSystem, askUser)
 	streamed := strings.TrimSuffix(body, "}") + `,"stream":true}`
 	fmt.Fprintf(&b, "  nats %sreq %s.v1.default.chat --wait-for-empty --reply-timeout 60s --timeout 5m '%s'   (needs the nats CLI)\n",
 		nats, c.o.Bus.Prefix, streamed)
