@@ -32,12 +32,11 @@ func (r role) options(s streams, bus cluster.BusOptions) (cluster.Options, error
 
 // self is how this program was called, for lines to paste.
 func self() string {
-	called := os.Args[0]
 	switch {
-	case strings.Contains(called, "go-build"):
+	case underGoRun():
 		return "go run ./cmd/quire"
-	case strings.HasPrefix(called, "./"):
-		return called
+	case strings.HasPrefix(os.Args[0], "./"):
+		return os.Args[0]
 	}
 	return "quire"
 }

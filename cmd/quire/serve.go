@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -55,5 +56,25 @@ func ends() chan os.Signal {
 	if !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
+	if underGoRun() {
+		go func() {
+			orphaned(os.Getppid())
+			signals <- syscall.SIGTERM
+		}()
+	}
 	return signals
+}
+
+// underGoRun says whether `go run` started this process.
+func underGoRun() bool { return strings.Contains(os.Args[0], "go-build") }
+
+// orphaned waits until this process has another parent: `go run` dies of a SIGTERM without passing it on.
+func orphaned(parent int) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
+		if os.Getppid() != parent {
+			return
+		}
+	}
 }

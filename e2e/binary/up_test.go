@@ -122,6 +122,18 @@ func TestUpDrains(t *testing.T) {
 	}
 }
 
+// go run does not pass SIGTERM on: the program sees that its parent is gone.
+func TestUpUnderGoRun(t *testing.T) {
+	p := start(t, root(t), environ(), "go", "run", "./cmd/quire", "up", "--http", "127.0.0.1:0", "--nats", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "q"))
+	http := p.wait(`door +http://(127\.0\.0\.1:\d+) `, 1)[1]
+	if !strings.Contains(p.output(), "go run ./cmd/quire chat --http") {
+		t.Errorf("the banner's lines do not work as they are:\n%s", p.output())
+	}
+	ask(t, http)
+	p.signal(syscall.SIGTERM)
+	eventually(t, "the process behind go run to end", func() bool { return syscall.Kill(-p.cmd.Process.Pid, 0) != nil })
+}
+
 func TestUpSecondSignalEndsAtOnce(t *testing.T) {
 	p, http, _ := up(t, "--threads", "1")
 	s := stream(t, http, 2000)
