@@ -12,8 +12,12 @@ import (
 	"quire/cluster"
 )
 
-// drainTime is how long work in flight may go on after the first signal: process runners kill after 5 s.
-const drainTime = 4500 * time.Millisecond
+// Process runners kill 5 s after the first signal. drainTime is how long work in flight may go on; whatever still hangs at lastTime
+// (a model being read, say) ends with the process.
+const (
+	drainTime = 4300 * time.Millisecond
+	lastTime  = 4900 * time.Millisecond
+)
 
 // serve starts roles and keeps them up until a signal or until one of them ends by itself. The first SIGINT, SIGTERM or SIGHUP
 // drains; the second ends the process at once.
@@ -27,8 +31,12 @@ func serve(start func(context.Context) (*cluster.Cluster, error), ready func(*cl
 		<-signals
 		close(stop)
 		cancel()
-		<-signals
-		os.Exit(exitInterrupted)
+		select {
+		case <-signals:
+			os.Exit(exitInterrupted)
+		case <-time.After(lastTime):
+			os.Exit(exitFailed)
+		}
 	}()
 
 	c, err := start(ctx)
