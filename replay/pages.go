@@ -15,12 +15,19 @@ type Interval struct {
 	Gen      uint64
 	Owner    *Attempt
 	Position int    // which of the owner's pages it is
-	From     Event  // reserved
+	From     *Event // reserved
 	Until    *Event // zeroed and free; nil while it is not
 }
 
+// maxIntervals bounds what a record can make of this process's memory: 1.6 GB.
+const maxIntervals = 1 << 25
+
 // reserved opens the intervals of an attempt's pages.
 func (p *Past) reserved(l *Life, a *Attempt, f journal.Reserved, ev Event) {
+	if p.intervals += len(f.Pages); p.intervals > maxIntervals {
+		p.find(Incomplete, "complete", ev.Sequence, a.Key, "owners of more than %d pages: pages from here on are not followed", maxIntervals)
+		return
+	}
 	for i, s := range f.Pages {
 		was := l.pages[s[0]]
 		if len(was) > 0 {
@@ -39,7 +46,7 @@ func (p *Past) reserved(l *Life, a *Attempt, f journal.Reserved, ev Event) {
 		if l.Started != nil && s[0] >= uint64(l.Started.Pages) {
 			p.find(Broken, "one owner", ev.Sequence, a.Key, "page %d of a pool of %d", s[0], l.Started.Pages)
 		}
-		l.pages[s[0]] = append(was, &Interval{Page: s[0], Gen: s[1], Owner: a, Position: i, From: ev})
+		l.pages[s[0]] = append(was, &Interval{Page: s[0], Gen: s[1], Owner: a, Position: i, From: &ev})
 	}
 }
 
@@ -56,11 +63,13 @@ func (p *Past) zeroed(l *Life, f journal.Zeroed, ev Event) {
 	if l.Role != string(kvtransfer.RoleDecode) {
 		return
 	}
+	total := 0
 	for _, s := range f.Pages {
-		if s[0] < 0 || s[1]-s[0] > journal.MaxPages {
+		if s[0] < 0 || s[1] > journal.MaxPages || s[1]-s[0] > journal.MaxPages-total {
 			p.find(Broken, "one owner", ev.Sequence, kvtransfer.Key{}, "zeroed pages [%d, %d)", s[0], s[1])
 			continue
 		}
+		total += max(0, s[1]-s[0])
 		for id := s[0]; id < s[1]; id++ {
 			was := l.pages[uint64(id)]
 			if len(was) == 0 || was[len(was)-1].Until != nil {
@@ -121,7 +130,7 @@ func (m Moment) before(ev Event) bool {
 // At gives the interval that holds at a moment, or nil: the page was free.
 func At(in []*Interval, m Moment) *Interval {
 	for _, i := range slices.Backward(in) {
-		if !m.before(i.From) && (i.Until == nil || m.before(*i.Until)) {
+		if !m.before(*i.From) && (i.Until == nil || m.before(*i.Until)) {
 			return i
 		}
 	}

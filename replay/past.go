@@ -78,6 +78,8 @@ type Past struct {
 	keys     seal.Verifier
 	check    *journal.Checker
 	last     Event
+
+	intervals int // of all pages
 }
 
 type lifeKey struct {

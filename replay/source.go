@@ -21,12 +21,13 @@ type Item struct {
 
 // Extent is how much there is to read.
 type Extent struct {
-	Name        string `json:"name"`         // of the source
-	First       uint64 `json:"first"`        // sequences
-	Last        uint64 `json:"last"`         //
-	Records     uint64 `json:"records"`      // fewer than last-first+1 when some were taken out
-	PublicKeys  bool   `json:"signatures"`   // signatures were checked
-	FirstStored string `json:"first_stored"` // times of the server, RFC 3339
+	Name        string `json:"name"`            // of the source
+	First       uint64 `json:"first"`           // sequences
+	Last        uint64 `json:"last"`            //
+	Records     uint64 `json:"records"`         // fewer than last-first+1 when some were taken out
+	Bytes       uint64 `json:"bytes,omitempty"` // that the stream takes
+	PublicKeys  bool   `json:"signatures"`      // signatures were checked
+	FirstStored string `json:"first_stored"`    // times of the server, RFC 3339
 	LastStored  string `json:"last_stored"`
 }
 
@@ -54,5 +55,5 @@ func (s Stream) Items(ctx context.Context, fn func(Item) error) (Extent, error) 
 		}
 		return fn(it)
 	})
-	return Extent{Name: s.Name, First: st.First, Last: st.Last, Records: st.Messages}, err
+	return Extent{Name: s.Name, First: st.First, Last: st.Last, Records: st.Messages, Bytes: st.Bytes}, err
 }

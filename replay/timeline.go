@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"quire/journal"
@@ -67,6 +68,13 @@ func (p *Past) Tell(q *Request, attempt uint32) Story {
 
 func service(l *Life) string { return l.Role + " " + l.ID }
 
+// phases is the order in which a hand-off has its steps. Services write their records one by one, so that the stream may have
+// one service's later step before another's earlier one; within a service the order is the chain's.
+var phases = map[string]int{
+	"reserved": 1, "job": 2, "claimed": 3, "refused": 4, "frames": 4, "sent": 5, "manifest": 6, "gate": 7, "witness": 8,
+	"finished": 9, "ended": 9, "pages": 10,
+}
+
 // teller turns events into lines; first is each life's clock at its first record of the attempt.
 type teller struct {
 	first map[*Life]kvtransfer.Tick
@@ -89,6 +97,7 @@ func (p *Past) steps(a *Attempt) Steps {
 	if a.Reserved != nil {
 		t.free(a)
 	}
+	slices.SortStableFunc(t.lines, func(a, b Line) int { return phases[a.What] - phases[b.What] })
 	s := Steps{Attempt: a.Key.Attempt, Lines: t.lines}
 	if len(a.Events) > 0 {
 		s.Began = a.Events[0].Time.Format("2006-01-02T15:04:05.000Z07:00")

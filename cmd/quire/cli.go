@@ -17,6 +17,7 @@ const (
 	exitFailed      = 1   // the work failed; the reason is on standard error
 	exitUsage       = 2   // flags, environment or config file
 	exitCut         = 3   // chat: the stream ended without its last frame
+	exitIncomplete  = 4   // audit: the record has gaps
 	exitInterrupted = 130 // SIGINT
 )
 
@@ -51,6 +52,8 @@ type cli struct {
 	Models  modelsCmd  `cmd:"" help:"List what is served, and what quire pull knows."`
 	Pull    pullCmd    `cmd:"" help:"Fetch a listed model, resuming and checking what was fetched before."`
 	Doctor  doctorCmd  `cmd:"" help:"Check machine, ports, data, bus, model and limits, and say what to do."`
+	Replay  replayCmd  `cmd:"" help:"Tell the past from the journal: requests, page owners, differences."`
+	Audit   auditCmd   `cmd:"" help:"Answer for the past: exposure, rules, reports."`
 	Version versionCmd `cmd:"" help:"Print version, platform and the versions of NATS."`
 }
 

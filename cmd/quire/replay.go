@@ -1,0 +1,9 @@
+package main
+
+type replayCmd struct {
+	List   replayListCmd   `cmd:"" help:"List the requests in the journal."`
+	Show   replayShowCmd   `cmd:"" help:"Tell what happened to a request, step by step."`
+	Page   replayPageCmd   `cmd:"" help:"Tell who owned a page of decode's pool, and when."`
+	Diff   replayDiffCmd   `cmd:"" help:"Compare two requests."`
+	Export replayExportCmd `cmd:"" help:"Write the journal into a bundle: one file that every verb here reads."`
+}
