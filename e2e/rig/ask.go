@@ -179,12 +179,6 @@ func (r *Rig) Quiet(ctx context.Context, reservations uint64) error {
 	})
 }
 
-// Count is how many tokens a conversation takes, the mark of the answer included.
-func (r *Rig) Count(system, user string) (int, error) {
-	ids, err := r.Tokens(system, user)
-	return len(ids), err
-}
-
 // Tokens are those of a conversation, the mark of the answer included.
 func (r *Rig) Tokens(system, user string) ([]int32, error) {
 	return r.Text.Chat([]openai.Message{{Role: "system", Content: system}, {Role: "user", Content: user}}, true)
