@@ -5,8 +5,50 @@ import (
 	"quire/kvtransfer/page"
 )
 
+// refused reports what should have been an error and was none.
+func (b *bench) refused(cases map[string]error) {
+	b.Helper()
+	for what, err := range cases {
+		if err == nil {
+			b.Errorf("%s was not refused", what)
+		}
+	}
+}
+
 // testRefusals: what breaks the contract is an error, before anything is computed or written.
 func testRefusals(b *bench) {
+	refuseRights(b)
+	m, _ := b.weights(device.F32, 8, 8)
+	in, out := b.buffer(b.random(2, 8)), b.empty(2, 8)
+	run := func(rows int, op device.Op) error {
+		return b.dev.Run(&device.Step{Batch: batch(rows), Ops: []device.Op{op}})
+	}
+	beyond := batch(1)
+	beyond.Tokens[0] = 8
+	nobody := batch(3)
+	nobody.Seqs[0].Rows = 2
+	_, short := b.dev.Matrix(device.Q8_0, 2, 32, make([]byte, 67))
+	_, uneven := b.dev.Matrix(device.Q4_0, 1, 33, make([]byte, 18))
+	_, noPool := b.dev.Pool(device.PoolSpec{})
+	b.refused(map[string]error{
+		"a short matrix":           short,
+		"an uneven matrix":         uneven,
+		"an empty pool":            noPool,
+		"a buffer too small":       run(3, device.MatMul{In: in, Parts: []device.Part{{W: m, Out: out}}}),
+		"a product into its input": run(2, device.MatMul{In: in, Parts: []device.Part{{W: m, Out: in}}}),
+		"a product with nothing":   run(1, device.MatMul{In: in}),
+		"a token beyond":           b.dev.Run(&device.Step{Batch: beyond, Ops: []device.Op{device.Embed{Out: out, Table: m}}}),
+		"rows that are nobody's":   b.dev.Run(&device.Step{Batch: nobody}),
+		"attention without pages":  run(1, device.Attend{Q: in, Out: out}),
+		"no rows to gather":        run(1, device.Gather{In: in, Out: out}),
+		"no rows to download":      run(1, device.Download{From: in}),
+		"no buffer":                run(1, device.SwiGLU{}),
+		"no step":                  b.dev.Run(nil),
+	})
+}
+
+// refuseRights: no page is read or written without a real view or grant that covers it.
+func refuseRights(b *bench) {
 	p := newPaged(b, device.F16, 16)
 	defer p.pool.Free()
 	s := p.seq(1, 40)
@@ -37,18 +79,10 @@ func testRefusals(b *bench) {
 	}
 	whole := device.Range{LayerTo: layers, RowTo: 1}
 	frame := make([]byte, layers*p.pool.Spec().RowBytes())
-	m, _ := b.weights(device.F32, 8, 8)
-	in, out := b.buffer(b.random(2, 8)), b.empty(2, 8)
-	run := func(rows int, op device.Op) error {
-		return b.dev.Run(&device.Step{Batch: batch(rows), Ops: []device.Op{op}})
-	}
 	_, readZero := p.pool.Read(page.View{}, whole, nil)
 	_, readForeign := p.pool.Read(fv, whole, nil)
 	_, readUnwritten := p.pool.Read(s.view, whole, nil)
-	_, short := b.dev.Matrix(device.Q8_0, 2, 32, make([]byte, 67))
-	_, uneven := b.dev.Matrix(device.Q4_0, 1, 33, make([]byte, 18))
-	_, noPool := b.dev.Pool(device.PoolSpec{})
-	for what, err := range map[string]error{
+	b.refused(map[string]error{
 		"a zero view":                seq(device.Seq{Grant: g}, 20),
 		"a zero grant":               seq(device.Seq{View: s.view}, 20),
 		"a view of another pool":     seq(device.Seq{View: fv, Grant: g}, 20),
@@ -64,24 +98,7 @@ func testRefusals(b *bench) {
 		"writing too little":         p.pool.Write(g, whole, frame[1:]),
 		"layers beyond the model":    p.pool.Write(g, device.Range{LayerTo: layers + 1, RowTo: 1}, frame),
 		"zeroing a page beyond":      p.pool.Zero([]page.ID{64}),
-		"a short matrix":             short,
-		"an uneven matrix":           uneven,
-		"an empty pool":              noPool,
-		"a buffer too small":         run(3, device.MatMul{In: in, Parts: []device.Part{{W: m, Out: out}}}),
-		"a product into its input":   run(2, device.MatMul{In: in, Parts: []device.Part{{W: m, Out: in}}}),
-		"a token beyond":             b.dev.Run(&device.Step{Batch: &device.Batch{Tokens: []int32{8}, Seqs: []device.Seq{{Rows: 1}}}, Ops: []device.Op{device.Embed{Out: out, Table: m}}}),
-		"rows that are nobody's":     b.dev.Run(&device.Step{Batch: &device.Batch{Tokens: make([]int32, 3), Seqs: []device.Seq{{Rows: 2}}}}),
-		"attention without pages":    run(1, device.Attend{Q: in, Out: out}),
-		"a product with nothing":     run(1, device.MatMul{In: in}),
-		"no rows to gather":          run(1, device.Gather{In: in, Out: out}),
-		"no rows to download":        run(1, device.Download{From: in}),
-		"no buffer":                  run(1, device.SwiGLU{}),
-		"no step":                    b.dev.Run(nil),
-	} {
-		if err == nil {
-			b.Errorf("%s was not refused", what)
-		}
-	}
+	})
 	if err := seq(device.Seq{View: s.view, Grant: g}, 20); err != nil {
 		b.Errorf("an honest step was refused: %v", err)
 	}
