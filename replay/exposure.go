@@ -33,9 +33,10 @@ type Response struct {
 	Sequence  uint64        `json:"sequence"` // of the verdict
 	Decode    string        `json:"decode"`
 	Prefill   string        `json:"prefill,omitempty"`
-	Prompt    int           `json:"prompt"` // rows promised
-	Sent      int           `json:"sent"`   // rows that the manifest stated
-	Output    int           `json:"output"` // tokens that left decode
+	Prompt    int           `json:"prompt"`   // rows promised
+	Sent      int           `json:"sent"`     // rows that the manifest stated
+	Received  int           `json:"received"` // rows that frames filled in every layer
+	Output    int           `json:"output"`   // tokens that left decode
 	Finish    string        `json:"finish,omitempty"`
 	Unwritten journal.Spans `json:"unwritten,omitempty"` // rows that were read and not written for it
 	NoVerdict bool          `json:"no_verdict,omitempty"`
@@ -166,6 +167,7 @@ func (p *Past) read(a *Attempt) (Response, bool) {
 		return out, false
 	}
 	out.NoVerdict = !admitted || how.unjournaled
+	out.Received = how.written.Rows()
 	out.Unwritten = how.written.Missing(0, min(how.rows, res.N))
 	p.victims(&out, a, res)
 	return out, true
@@ -243,14 +245,14 @@ func (e Exposure) notice() string {
 	if len(e.Exposed) == 0 {
 		return fmt.Sprintf("None of %d responses %s read rows of an earlier owner.", e.Answers, window)
 	}
-	least, most, sent := e.Exposed[0].Prompt, e.Exposed[0].Prompt, 0
+	least, most, received := e.Exposed[0].Prompt, e.Exposed[0].Prompt, 0
 	for _, r := range e.Exposed {
-		least, most, sent = min(least, r.Prompt), max(most, r.Prompt), max(sent, r.Sent)
+		least, most, received = min(least, r.Prompt), max(most, r.Prompt), max(received, r.Received)
 	}
 	prompts := fmt.Sprintf("prompts of %d to %d tokens", least, most)
 	if least == most {
 		prompts = fmt.Sprintf("prompts of %d tokens", least)
 	}
-	return fmt.Sprintf("%d of %d responses %s could contain data of earlier requests, %d of them data of another tenant; all had %s, of which at most %d had been sent.",
-		len(e.Exposed), e.Answers, window, e.Foreign, prompts, sent)
+	return fmt.Sprintf("%d of %d responses %s could contain data of earlier requests, %d of them data of another tenant; all had %s, of which decode had received at most %d.",
+		len(e.Exposed), e.Answers, window, e.Foreign, prompts, received)
 }

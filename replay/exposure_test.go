@@ -49,7 +49,7 @@ func TestExposureIsExact(t *testing.T) {
 	if e.Answers != 5 || !e.Complete {
 		t.Errorf("%d answers, complete %t: %v", e.Answers, e.Complete, e.Gaps)
 	}
-	if want := "1 of 5 responses in the record could contain data of earlier requests, 1 of them data of another tenant; all had prompts of 10 tokens, of which at most 1 had been sent."; e.Notice != want {
+	if want := "1 of 5 responses in the record could contain data of earlier requests, 1 of them data of another tenant; all had prompts of 10 tokens, of which decode had received at most 1."; e.Notice != want {
 		t.Errorf("notice %q", e.Notice)
 	}
 }

@@ -47,7 +47,7 @@ func (c *auditExposureCmd) Run(s streams) error {
 func printExposure(w io.Writer, e replay.Exposure) {
 	fmt.Fprintln(w, e.Notice)
 	for _, r := range e.Exposed {
-		fmt.Fprintf(w, "  %s  tenant %s  %s  prompt %d, sent %d, tokens out %d\n", r.Handoff, r.Tenant, r.Time, r.Prompt, r.Sent, r.Output)
+		fmt.Fprintf(w, "  %s  tenant %s  %s  prompt %d, sent %d by its manifest, received %d, tokens out %d\n", r.Handoff, r.Tenant, r.Time, r.Prompt, r.Sent, r.Received, r.Output)
 		if r.NoVerdict {
 			fmt.Fprintln(w, "    its kernels ran without a verdict in the journal")
 		}
