@@ -9,15 +9,19 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
 )
 
 // once runs a command from start to death and returns when its whole process group is gone.
 func (s *Supervisor) once(ctx context.Context, i int, e Entry) *Died {
+	runtime.LockOSThread() // for endWithParent
+	defer runtime.UnlockOSThread()
 	cmd := exec.Command("/bin/sh", "-c", e.Command)
 	cmd.Dir, cmd.Env = s.o.Dir, s.env(i, e)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithParent(cmd.SysProcAttr)
 	r, w, err := os.Pipe()
 	if err != nil {
 		return &Died{Name: e.Name, State: err.Error(), Code: 1}

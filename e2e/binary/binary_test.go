@@ -95,7 +95,7 @@ func environ(more ...string) []string {
 	return append(env, more...)
 }
 
-// start runs a command in a process group of its own; what is left of the group is killed when the test ends.
+// start runs a command in a process group of its own; it is ended when the test ends.
 func start(t *testing.T, dir string, env []string, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, cmd: exec.Command(name, args...), done: make(chan struct{})}
@@ -111,7 +111,12 @@ func start(t *testing.T, dir string, env []string, name string, args ...string) 
 		p.cond.Broadcast()
 	}()
 	t.Cleanup(func() {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // gone already is fine
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM) // a supervisor takes its own with it; gone already is fine
+		select {
+		case <-p.done:
+		case <-time.After(8 * time.Second):
+		}
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		<-p.done
 		if t.Failed() {
 			t.Logf("output of %s %s:\n%s", filepath.Base(name), strings.Join(args, " "), p.output())

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,6 +88,29 @@ func TestProcfileExitOnDeath(t *testing.T) {
 		t.Errorf("exit code %d, want 137", code)
 	}
 	p.noOrphan()
+}
+
+// Even a supervisor that is killed leaves nothing, where the kernel tells its processes.
+func TestProcfileKilledSupervisor(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells a process that its parent died")
+	}
+	env, _, _ := clusterEnv(t)
+	p := start(t, root(t), env, quire, "up", "-f", "Procfile")
+	var pids []int
+	for _, name := range []string{"bus", "router", "prefill1", "prefill2", "decode1", "decode2"} {
+		pid, err := strconv.Atoi(p.wait(name+` started, pid (\d+)`, 1)[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+		p.wait(name+` +\| .* ready  `, 1)
+	}
+	p.signal(syscall.SIGKILL)
+	p.exit(time.Second)
+	for _, pid := range pids {
+		eventually(t, "process "+strconv.Itoa(pid)+" to end", func() bool { return !alive(pid) })
+	}
 }
 
 func TestProcfileUnderForeman(t *testing.T) {
