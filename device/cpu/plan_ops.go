@@ -107,15 +107,28 @@ func (p *plan) laySwiGLU(o device.SwiGLU) error {
 	if gate.cols != up.cols || gate.cols != out.cols {
 		return fmt.Errorf("device/cpu: swiglu: gate %d, up %d, out %d", gate.cols, up.cols, out.cols)
 	}
+	wide := roundUp(gate.cols, 8)
+	cuts := 1
+	if rows < len(p.dev.team.workers) {
+		cuts = (wide + swiGLUCols - 1) / swiGLUCols // too few rows for all workers: they share a row
+	}
 	t := p.byRows(rows, runSwiGLU)
+	t.items *= cuts
+	t.dims = roundUp((wide+cuts-1)/cuts, 8)
 	t.in, t.aux, t.out = gate, up, out
 	return nil
 }
 
+// swiGLUCols is about how many numbers of a row are worth an item of their own.
+const swiGLUCols = 256
+
 func runSwiGLU(p *plan, t *task, _ *worker, item int) {
-	from, to := t.span(item)
+	wide := roundUp(t.in.cols, 8)
+	cuts := (wide + t.dims - 1) / t.dims
+	a, z := item%cuts*t.dims, min((item%cuts+1)*t.dims, wide)
+	from, to := t.span(item / cuts)
 	for i := from; i < to; i++ {
-		p.dev.kern.swiGLU(t.out.wide(i), t.in.wide(i), t.aux.wide(i))
+		p.dev.kern.swiGLU(t.out.wide(i)[a:z], t.in.wide(i)[a:z], t.aux.wide(i)[a:z])
 	}
 }
 

@@ -113,16 +113,19 @@ func testNorm(b *bench) {
 }
 
 func testSwiGLU(b *bench) {
-	gate, up := b.random(3, 88), b.random(3, 88)
-	gate[0][0], gate[0][1], gate[1][5] = 90, -90, -200
-	out := b.empty(3, 88)
-	got := b.run(batch(3), out, device.SwiGLU{Out: out, Gate: b.buffer(gate), Up: b.buffer(up)})
-	for i := range gate {
-		want := make([]float64, 88)
-		for j, g := range gate[i] {
-			want[j] = float64(g) / (1 + math.Exp(-float64(g))) * float64(up[i][j])
+	for _, n := range [][2]int{{3, 88}, {1, 1100}, {40, 300}, {2, 700}} {
+		rows, cols := n[0], n[1]
+		gate, up := b.random(rows, cols), b.random(rows, cols)
+		gate[0][0], gate[0][1], gate[rows-1][cols-1] = 90, -90, -200
+		out := b.empty(rows, cols)
+		got := b.run(batch(rows), out, device.SwiGLU{Out: out, Gate: b.buffer(gate), Up: b.buffer(up)})
+		for i := range gate {
+			want := make([]float64, cols)
+			for j, g := range gate[i] {
+				want[j] = float64(g) / (1 + math.Exp(-float64(g))) * float64(up[i][j])
+			}
+			b.near("swiglu", got[i], want, exact32)
 		}
-		b.near("swiglu", got[i], want, exact32)
 	}
 }
 
