@@ -63,8 +63,11 @@ func (n Names) KVStream(decode string, epoch uint64) string {
 	return fmt.Sprintf("%s%s_%d", n.KVPrefix(), decode, epoch)
 }
 
-// AllJobs matches the jobs of one model and pool: the filter of a prefill worker's consumer.
+// AllJobs matches the jobs of one model and pool that any worker may take: the filter of the consumer that they share.
 func (n Names) AllJobs(model, pool string) string { return n.Job(model, pool, "*") }
+
+// JobsFor matches the jobs that only one worker may take: the filter of its own consumer. It does not overlap AllJobs.
+func (n Names) JobsFor(model, pool, worker string) string { return n.JobFor(model, pool, worker, "*") }
 
 // AllControl matches the control messages of one epoch of one process.
 func (n Names) AllControl(role, id string, epoch uint64) string {

@@ -1,6 +1,10 @@
 package bus
 
-import "fmt"
+import (
+	"fmt"
+
+	"quire/kvtransfer"
+)
 
 // Names builds subjects and stream names under one prefix. Ids are slugs; a handoff is "<id>-<attempt>".
 type Names struct {
@@ -27,9 +31,14 @@ func (n Names) Router(router string, epoch uint64, op string) string {
 	return fmt.Sprintf("%s.router.%s.%d.%s", n.prefix(), router, epoch, op)
 }
 
-// Job is where a job waits for a prefill worker of a model and pool.
+// Job is where a job waits for any prefill worker of a model and pool.
 func (n Names) Job(model, pool, handoff string) string {
-	return fmt.Sprintf("%s.job.%s.%s.%s", n.prefix(), model, pool, handoff)
+	return n.JobFor(model, pool, kvtransfer.AnyWorker, handoff)
+}
+
+// JobFor is where a job waits for one prefill worker alone: another attempt's pages were refused, and this one is to try.
+func (n Names) JobFor(model, pool, worker, handoff string) string {
+	return fmt.Sprintf("%s.job.%s.%s.%s.%s", n.prefix(), model, pool, worker, handoff)
 }
 
 // Control is where one epoch of one process gets the control messages of a hand-off.

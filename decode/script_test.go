@@ -94,9 +94,9 @@ func describeControl(m any) string {
 func describeReply(b kvtransfer.ReplyBody) string {
 	switch {
 	case b.Outcome != nil && b.Outcome.OK:
-		return "outcome ok"
+		return "outcome ok by " + b.Outcome.Prefill.String()
 	case b.Outcome != nil:
-		return fmt.Sprintf("outcome %s (%s)", b.Outcome.Error.Code, b.Outcome.Error.Detail)
+		return fmt.Sprintf("outcome %s (%s) by %s", b.Outcome.Error.Code, b.Outcome.Error.Detail, b.Outcome.Prefill)
 	case b.End != nil && b.End.Error.IsZero():
 		return fmt.Sprintf("end %s prompt=%d output=%d replies=%d", b.End.Finish, b.End.Prompt, b.End.Output, b.End.Replies)
 	case b.End != nil:

@@ -48,6 +48,7 @@ type Job struct {
 	Resumed      int    `json:"resumed,omitempty"` // output tokens sent along
 	Limit        int    `json:"limit"`             // tokens that a request may take
 	LimitBy      string `json:"limit_by"`
+	Target       string `json:"target"`    // id of the prefill that alone could take it, or "any"
 	Sequence     uint64 `json:"sequence"`  // in the stream of jobs
 	QueuedMicros int64  `json:"queued_us"` // until the first Reserve
 }

@@ -187,7 +187,7 @@ func TestDecodeRefuses(t *testing.T) {
 func TestFactsHoldNoContent(t *testing.T) {
 	allowed := map[reflect.Type]bool{reflect.TypeFor[Hash](): true, reflect.TypeFor[ID](): true, reflect.TypeFor[Pages](): true, reflect.TypeFor[Spans](): true}
 	strings := map[string]bool{"Router": true, "Path": true, "Code": true, "Detail": true, "Finish": true, "Witness": true, "Check": true,
-		"Decode": true, "Prefill": true, "Version": true, "Model": true, "LimitBy": true, "State": true, "What": true, "Result": true}
+		"Decode": true, "Prefill": true, "Version": true, "Model": true, "LimitBy": true, "State": true, "Target": true, "What": true, "Result": true}
 	for kind, read := range readers {
 		v, err := read([]byte("{}"))
 		if err != nil || v.kind() != kind {

@@ -195,8 +195,9 @@ type ReplyBody struct {
 
 // Outcome says whether the gate and the witness let the request run.
 type Outcome struct {
-	OK    bool
-	Error Error // when not OK; then this is also the end
+	OK      bool
+	Error   Error // when not OK; then this is also the end
+	Prefill Peer  // who claimed the attempt; zero when nobody did
 }
 
 // Token is one token of an answer.
@@ -247,6 +248,13 @@ type Resent struct {
 	Next    uint32
 	Replies []Reply
 }
+
+// AnyWorker stands where a job names its prefill worker and any may take it. No prefill worker may have it as its id.
+const AnyWorker = "any"
+
+// DirectSlots is how many hand-offs a prefill worker takes beside its Slots when the job is addressed to it alone. So a second
+// attempt that may go to one worker only need not wait behind the jobs that any may take.
+const DirectSlots = 1
 
 // Heartbeat tells others that a process lives and what it can take.
 type Heartbeat struct {

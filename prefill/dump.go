@@ -34,8 +34,8 @@ func (l *Loop) Clone() *Loop {
 // Dump prints the whole state, without keys, tokens or bytes.
 func (l *Loop) Dump() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "now=%dms slots=%d/%d asked=%d turn=%d draining=%t drained=%t halted=%t\n",
-		l.now/1000, len(l.attempts), l.cfg.Slots, l.asked, l.turn, l.draining, l.drained, l.halted)
+	fmt.Fprintf(&b, "now=%dms slots=%d/%d asked=%t direct=%t turn=%d draining=%t drained=%t halted=%t\n",
+		l.now/1000, len(l.attempts), l.cfg.Slots, l.asked.shared, l.asked.direct, l.turn, l.draining, l.drained, l.halted)
 	for _, a := range l.attempts {
 		fmt.Fprintf(&b, "%s %s", shortKey(a), a.out.Dump())
 		for _, f := range []struct {

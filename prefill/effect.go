@@ -10,8 +10,10 @@ import (
 // effects of one Handle in order, as far as they concern the same hand-off.
 type Effect interface{ effect() }
 
-// PullJob asks for one job. Answered by Job or JobRefused, maybe never.
-type PullJob struct{}
+// PullJob asks for one job. Answered by Job or JobRefused, maybe never; at most one of each kind is open.
+type PullJob struct {
+	Direct bool // one that is addressed to this worker alone
+}
 
 // AckJob removes a job from the queue: its claim was answered, or it will never be worked here.
 type AckJob struct{ Delivery uint64 }

@@ -14,13 +14,17 @@ type Tick struct{ Now kvtransfer.Tick }
 // Job is a pulled job whose router's and whose decode's signature were verified (OpenJob does both).
 type Job struct {
 	Delivery    uint64 // the service's name for what AckJob acknowledges
+	Direct      bool   // it was addressed to this worker alone
 	Reservation kvtransfer.Reservation
 	Hash        [32]byte // SHA-256 of the reservation's encoded body
 	Tokens      []int32  // never written
 }
 
 // JobRefused is a pulled job that nobody signed, or that cannot be read: it is dropped and counted.
-type JobRefused struct{ Delivery uint64 }
+type JobRefused struct {
+	Delivery uint64
+	Direct   bool
+}
 
 // Claimed, Gone and Cancel are decode's words, with who said them: only the decode epoch of the reservation is heard.
 type (

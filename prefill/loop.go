@@ -34,7 +34,7 @@ const (
 
 // Loop holds a prefill worker's state and makes all its decisions. It is not safe for use from several goroutines.
 //
-// Invariants: at most Slots attempts; at most one step is out; a frame leaves only when its Outbound hands it out; pages are
+// Invariants: attempts and jobs asked for are together at most Slots + DirectSlots; at most one step is out; a frame leaves only when its Outbound hands it out; pages are
 // released when no frame needs them any more and go back to Free only after Zeroed.
 type Loop struct {
 	cfg      LoopConfig
@@ -47,7 +47,7 @@ type Loop struct {
 	turn     int        // attempt with which the next step starts
 	sendTurn int        // attempt with which the next frame starts
 	perToken kvtransfer.Tick
-	asked    int       // jobs asked for and not come
+	asked    asked
 	flight   []FrameID // frames with the sealer or the stream
 	zeroing  int       // failed tries of zeroing in a row
 	releases []release // pages out to be zeroed, oldest first
@@ -193,8 +193,13 @@ func (l *Loop) pump() {
 	for _, a := range l.attempts {
 		l.sendManifest(a)
 	}
-	for range pulls(l.cfg.Slots, len(l.attempts), l.asked, l.waiting(), l.draining) {
-		l.asked++
+	more := pulls(l.cfg.Slots, len(l.attempts), l.asked, l.waiting(), l.draining)
+	if more.direct {
+		l.asked.direct = true
+		l.emit(PullJob{Direct: true})
+	}
+	if more.shared {
+		l.asked.shared = true
 		l.emit(PullJob{})
 	}
 	if l.draining && !l.drained && l.idle() {

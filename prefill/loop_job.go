@@ -13,7 +13,7 @@ import (
 // job takes a verified job: it is claimed at once and computed as soon as it has pages, or claimed and aborted with the
 // numbers of what is wrong, since an abort counts only for its own claim. Nothing is computed of a refused job.
 func (l *Loop) job(ev Job) {
-	l.asked = max(0, l.asked-1)
+	l.came(ev.Direct)
 	l.stats.Jobs++
 	r := ev.Reservation
 	if l.known(r.Key) || l.dead(r.Decode) {
@@ -65,8 +65,8 @@ func (l *Loop) refuse(ev Job) kvtransfer.Error {
 	switch {
 	case l.draining:
 		return kvtransfer.Errorf(kvtransfer.Draining, "prefill: %s is shutting down", l.cfg.Peer)
-	case len(l.attempts) >= l.cfg.Slots:
-		return kvtransfer.Errorf(kvtransfer.Overloaded, "prefill: %d hand-offs, slots %d", len(l.attempts), l.cfg.Slots)
+	case len(l.attempts)+l.asked.n() >= l.cfg.Slots+kvtransfer.DirectSlots: // it was not asked for
+		return kvtransfer.Errorf(kvtransfer.Overloaded, "prefill: %d hand-offs, slots %d + %d", len(l.attempts), l.cfg.Slots, kvtransfer.DirectSlots)
 	case n != r.N || n < 1:
 		return kvtransfer.Errorf(kvtransfer.HandoffCount, "prefill: token count: reserved %d, job %d", r.N, n)
 	case r.C < 0 || r.C >= r.N:
@@ -118,9 +118,18 @@ func (l *Loop) limit() (tokens int, what string) {
 
 // jobRefused drops a job that nobody signed.
 func (l *Loop) jobRefused(ev JobRefused) {
-	l.asked = max(0, l.asked-1)
+	l.came(ev.Direct)
 	l.stats.JobsUnsigned++
-	l.emit(AckJob(ev))
+	l.emit(AckJob{Delivery: ev.Delivery})
+}
+
+// came notes that a job that was asked for is here.
+func (l *Loop) came(direct bool) {
+	if direct {
+		l.asked.direct = false
+	} else {
+		l.asked.shared = false
+	}
 }
 
 // known says whether an attempt is being worked on here.

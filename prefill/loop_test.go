@@ -27,7 +27,7 @@ type world struct {
 	now      kvtransfer.Tick
 	pending  []Effect // answered in an order that rapid draws
 	jobs     map[kvtransfer.Key]Job
-	asked    int
+	asked    asked
 	claims   map[kvtransfer.Key]kvtransfer.Claim
 	stored   map[string][]byte // by message id
 	ended    map[kvtransfer.Key]Ended
@@ -68,7 +68,14 @@ func (w *world) send(ev Event) {
 	for _, fx := range w.loop.Handle(ev) {
 		switch fx := fx.(type) {
 		case PullJob:
-			w.asked++
+			open := &w.asked.shared
+			if fx.Direct {
+				open = &w.asked.direct
+			}
+			if *open {
+				w.t.Fatalf("a second job is asked for while one is open: direct %t", fx.Direct)
+			}
+			*open = true
 		case SendClaim:
 			if old, ok := w.claims[fx.Msg.Key]; ok && old != fx.Msg {
 				w.t.Fatalf("%s is claimed twice: %+v, %+v", fx.Msg.Key, old, fx.Msg)
@@ -157,11 +164,17 @@ func (w *world) store(id string, data []byte) {
 
 // job makes the reservation of decode d1 for a drawn prompt.
 func (w *world) job(id byte) {
-	if w.asked == 0 {
+	if w.asked.n() == 0 {
 		return
 	}
-	w.asked--
+	direct := w.asked.direct && (!w.asked.shared || rapid.Bool().Draw(w.t, "direct"))
+	if direct {
+		w.asked.direct = false
+	} else {
+		w.asked.shared = false
+	}
 	j := testJob(id, rapid.IntRange(1, 40).Draw(w.t, "tokens"), func(j *Job) { j.Reservation.Fingerprints = w.engine.Info().Fingerprints })
+	j.Direct = direct
 	w.jobs[j.Reservation.Key] = j
 	w.send(j)
 }

@@ -87,8 +87,8 @@ func (l *Loop) Stats() Stats { return l.stats }
 
 // Verify checks the loop's invariants: for tests and the simulator.
 func (l *Loop) Verify() error {
-	if len(l.attempts) > l.cfg.Slots {
-		return kvtransfer.Errorf(kvtransfer.Invariant, "prefill: attempts %d, slots %d", len(l.attempts), l.cfg.Slots)
+	if n := len(l.attempts) + l.asked.n(); n > l.cfg.Slots+kvtransfer.DirectSlots {
+		return kvtransfer.Errorf(kvtransfer.Invariant, "prefill: attempts %d, asked for %d, slots %d + %d", len(l.attempts), l.asked.n(), l.cfg.Slots, kvtransfer.DirectSlots)
 	}
 	if len(l.flight) > l.cfg.InFlight {
 		return kvtransfer.Errorf(kvtransfer.Invariant, "prefill: frames in flight %d, bound %d", len(l.flight), l.cfg.InFlight)

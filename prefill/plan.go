@@ -79,11 +79,31 @@ func measure(perToken, took kvtransfer.Tick, tokens, budget int) kvtransfer.Tick
 	return perToken - max(1, (perToken-now)/rateDecayPart)
 }
 
-// pulls is how many more jobs to ask for: one for each free slot that no earlier request will fill, and none while a job here
-// waits for pages, since another would wait behind it.
-func pulls(slots, taken, asked int, waiting, draining bool) int {
-	if waiting || draining {
-		return 0
+// asked says which jobs a worker has asked for and not got: at most one of each kind, since one cannot be taken back.
+type asked struct {
+	shared bool // that any worker may take
+	direct bool // that are addressed to this one
+}
+
+func (a asked) n() int {
+	n := 0
+	if a.shared {
+		n++
 	}
-	return max(0, slots-taken-asked)
+	if a.direct {
+		n++
+	}
+	return n
+}
+
+// pulls is what else to ask for. Hand-offs and open requests together never exceed slots + DirectSlots, so whatever comes has
+// its slot; the additional one is for a job addressed to this worker. Nothing is asked for while a job here waits for pages,
+// since another would wait behind it.
+func pulls(slots, taken int, out asked, waiting, draining bool) (more asked) {
+	if waiting || draining {
+		return asked{}
+	}
+	more.direct = !out.direct && taken+out.n() < slots+kvtransfer.DirectSlots
+	more.shared = !out.shared && taken < slots
+	return more
 }

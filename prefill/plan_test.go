@@ -106,20 +106,28 @@ func TestMeasureForgetsSlowly(t *testing.T) {
 }
 
 func TestPulls(t *testing.T) {
+	none, shared, direct, both := asked{}, asked{shared: true}, asked{direct: true}, asked{shared: true, direct: true}
 	for _, c := range []struct {
-		slots, taken, asked int
-		waiting, draining   bool
-		want                int
+		slots, taken      int
+		out               asked
+		waiting, draining bool
+		want              asked
 	}{
-		{4, 0, 0, false, false, 4},
-		{4, 1, 2, false, false, 1},
-		{4, 4, 0, false, false, 0},
-		{4, 4, 3, false, false, 0},
-		{4, 1, 0, true, false, 0},
-		{4, 1, 0, false, true, 0},
+		{4, 0, none, false, false, both},
+		{4, 1, shared, false, false, direct},
+		{4, 1, direct, false, false, shared},
+		{4, 1, both, false, false, none},
+		{4, 3, none, false, false, both},
+		{4, 4, none, false, false, direct},
+		{4, 4, shared, false, false, none}, // whichever comes has the additional slot
+		{4, 5, none, false, false, none},
+		{1, 0, none, false, false, both},
+		{1, 1, none, false, false, direct},
+		{4, 1, none, true, false, none},
+		{4, 1, none, false, true, none},
 	} {
-		if got := pulls(c.slots, c.taken, c.asked, c.waiting, c.draining); got != c.want {
-			t.Errorf("%+v: %d", c, got)
+		if got := pulls(c.slots, c.taken, c.out, c.waiting, c.draining); got != c.want {
+			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }

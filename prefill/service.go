@@ -72,16 +72,18 @@ type Service struct {
 	loop    *Loop // run's alone
 	start   time.Time
 	events  chan input
-	want    chan struct{}
-	jobs    map[uint64]bus.Delivery // run's alone: pulled and not yet acknowledged
-	nextJob uint64
+	want    chan struct{} // one signal for each job that any worker may take
+	// wantDirect is the same for jobs addressed to this worker.
+	wantDirect chan struct{}
+	jobs       map[uint64]bus.Delivery // run's alone: pulled and not yet acknowledged
+	nextJob    uint64
 
 	control, frames, steps, zeros queue[func()]
 
 	cancel  context.CancelCauseFunc
 	ctx     context.Context
 	wg      sync.WaitGroup
-	subs    []bus.Sub // the first reads jobs
+	subs    []bus.Sub // the first two read jobs
 	unwatch func()
 	drained chan struct{}
 	snap    atomic.Pointer[Snapshot]
@@ -103,12 +105,15 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Slots == 0 {
 		cfg.Slots = DefaultSlots
 	}
+	if cfg.ID == kvtransfer.AnyWorker {
+		return nil, fmt.Errorf("prefill: id %q: in a job's subject it means any worker; choose another", cfg.ID)
+	}
 	signer, err := cfg.Keys.Signer(kvtransfer.RolePrefill)
 	if err != nil {
 		return nil, fmt.Errorf("prefill: key: %w", err)
 	}
 	s := &Service{cfg: cfg, signer: signer, start: time.Now(), events: make(chan input, queuedEvents),
-		want: make(chan struct{}, cfg.Slots), jobs: map[uint64]bus.Delivery{}, drained: make(chan struct{})}
+		want: make(chan struct{}, 1), wantDirect: make(chan struct{}, 1), jobs: map[uint64]bus.Delivery{}, drained: make(chan struct{})}
 	for _, q := range []*queue[func()]{&s.control, &s.frames, &s.steps, &s.zeros} {
 		q.init()
 	}

@@ -27,7 +27,14 @@ func (s *Service) work() {
 func (s *Service) perform(fx Effect) {
 	switch fx := fx.(type) {
 	case PullJob:
-		s.want <- struct{}{} // never waits: the loop asks for at most Slots jobs
+		want := s.want
+		if fx.Direct {
+			want = s.wantDirect
+		}
+		select {
+		case want <- struct{}{}:
+		default: // the one asked for before came without its signal: that one still stands
+		}
 	case AckJob:
 		if d, ok := s.jobs[fx.Delivery]; ok {
 			delete(s.jobs, fx.Delivery)

@@ -12,7 +12,7 @@ import (
 
 // How the service listens: jobs, control messages, decodes' heartbeats, and its own epoch.
 
-// join starts the consumers. Jobs come first in subs, and last in time: whatever a job needs is listened to before.
+// join starts the consumers. Jobs come first in subs (those for all, then those for this worker), and last in time: whatever a job needs is listened to before.
 func (s *Service) join(ctx context.Context) error {
 	n, role := s.cfg.Names, string(kvtransfer.RolePrefill)
 	beats, err := s.cfg.Bus.Subscribe(n.Heartbeat(string(kvtransfer.RoleDecode), "*"), "", s.onBeat)
@@ -31,7 +31,12 @@ func (s *Service) join(ctx context.Context) error {
 	pool := s.cfg.Engine.Info().Fingerprints.Pool()
 	jobs := bus.Consumer{Stream: n.JobsStream(), Name: fmt.Sprintf("jobs-%s-%s", s.cfg.ModelSlug, pool),
 		Subjects: []string{n.AllJobs(s.cfg.ModelSlug, pool)}, MaxDeliver: 1, AckWait: jobAckWait, MaxPending: jobPending, Want: s.want}
-	return s.consume(ctx, jobs, s.onJob)
+	own := jobs
+	own.Name, own.Subjects, own.Want = jobs.Name+"-"+s.cfg.ID, []string{n.JobsFor(s.cfg.ModelSlug, pool, s.cfg.ID)}, s.wantDirect
+	if err := s.consume(ctx, own, func(d bus.Delivery) { s.onJob(d, true) }); err != nil {
+		return err
+	}
+	return s.consume(ctx, jobs, func(d bus.Delivery) { s.onJob(d, false) })
 }
 
 // consume starts a consumer as soon as its stream is there, and puts it first in subs.
@@ -69,14 +74,15 @@ func (s *Service) retry(ctx context.Context, what string, fn func() error) error
 }
 
 // onJob verifies a job. One that nobody signed is terminated.
-func (s *Service) onJob(d bus.Delivery) {
+func (s *Service) onJob(d bus.Delivery, direct bool) {
 	job, err := OpenJob(s.cfg.Keys, d.Data)
 	if err != nil {
 		s.warn("job refused", err)
 		s.warn("job term", d.Term())
-		s.post(JobRefused{})
+		s.post(JobRefused{Direct: direct})
 		return
 	}
+	job.Direct = direct
 	s.postInput(input{ev: job, delivery: &d})
 }
 

@@ -32,7 +32,7 @@ func (s *Service) Err() error {
 // Drain takes no more jobs and waits until the running hand-offs have ended and every page is free. When ctx ends first, it
 // aborts those that are open, so that their decodes need not wait for a lease.
 func (s *Service) Drain(ctx context.Context) error {
-	err := s.subs[0].Drain()
+	err := errors.Join(s.subs[0].Drain(), s.subs[1].Drain())
 	s.post(Drain{})
 	select {
 	case <-s.drained:

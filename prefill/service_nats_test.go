@@ -12,7 +12,7 @@ import (
 	"quire/model/modeltest"
 )
 
-// TestServiceOverNATS runs jobs over a NATS server in this process, with many frames each, and drains.
+// TestServiceOverNATS runs jobs, everybody's and its own, over a NATS server in this process, with many frames each, and drains.
 func TestServiceOverNATS(t *testing.T) {
 	ring, err := keys.Ensure(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
@@ -36,13 +36,17 @@ func TestServiceOverNATS(t *testing.T) {
 		for i := range 4 {
 			jobs = append(jobs, r.job(byte(i+1), 1+40*i, nil))
 		}
+		r.target = "p1"
+		for i := range 4 {
+			jobs = append(jobs, r.job(byte(i+5), 20+20*i, nil))
+		}
 		for _, j := range jobs {
 			r.arrived(j)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		r.must(r.svc.Drain(ctx))
-		r.until("counted", func() bool { return r.svc.Stats().Stats.Done == 4 })
+		r.until("counted", func() bool { return r.svc.Stats().Stats.Done == 8 })
 		if s := r.svc.Stats(); s.Figures.Pages.Free != s.Figures.Pages.Total || s.Stats.Aborted > 0 {
 			t.Errorf("after draining: %+v", s)
 		}

@@ -40,7 +40,8 @@ type rig struct {
 	frames   map[kvtransfer.Key]map[uint32]kvtransfer.Frame
 	manifest map[kvtransfer.Key]kvtransfer.Manifest
 	beats    []kvtransfer.Heartbeat
-	silent   bool // decode answers no claim
+	silent   bool   // decode answers no claim
+	target   string // of the jobs that are stored; "" = any worker
 }
 
 // start runs fn in a bubble with a worker that has joined.
@@ -187,8 +188,13 @@ func (r *rig) job(id byte, n int, change func(*Job)) Job {
 	return j
 }
 
+// enqueueJob stores a job for r.target, or for any worker.
 func (r *rig) enqueueJob(k kvtransfer.Key, data []byte) {
-	_, err := r.conn.Enqueue(context.Background(), bus.Enqueue{Subject: r.names.Job("fake", r.engine.Info().Fingerprints.Pool(), k.String()), Data: data})
+	target := r.target
+	if target == "" {
+		target = kvtransfer.AnyWorker
+	}
+	_, err := r.conn.Enqueue(context.Background(), bus.Enqueue{Subject: r.names.JobFor("fake", r.engine.Info().Fingerprints.Pool(), target, k.String()), Data: data})
 	r.must(err)
 }
 
@@ -326,6 +332,55 @@ func TestServiceRefusesJobs(t *testing.T) {
 			t.Errorf("%d jobs wait, %d steps", n, r.engine.Steps())
 		}
 	})
+}
+
+// TestServiceTakesItsOwnJobs: a job addressed to this worker comes though its slots for everybody's are taken, one at a time and
+// never without a slot; what is addressed to another is left alone.
+func TestServiceTakesItsOwnJobs(t *testing.T) {
+	start(t, bustest.Options{}, modeltest.Options{}, func(r *rig) {
+		waiting := func() int { return len(r.broker.Stored(r.names.JobsStream())) }
+		r.silent = true // claims are not answered: slots stay taken for a lease
+		r.job(1, 5, nil)
+		r.job(2, 5, nil)
+		r.until("both slots", func() bool { return len(r.claims) == 2 })
+		third := r.job(3, 5, nil)
+		r.target = "p2"
+		other := r.job(4, 5, nil)
+		r.target = "p1"
+		own := r.job(5, 5, nil)
+		r.until("its own job", func() bool { return len(r.claims) == 3 })
+		later := r.job(6, 5, nil)
+		synctest.Wait()
+		claimed := func(j Job) bool { _, ok := r.claims[j.Reservation.Key]; return ok }
+		r.until("all of them in the heartbeat", func() bool {
+			f := r.svc.Stats().Figures
+			return f.Running == 3 && f.Slots == 2 && f.SlotsFree == 0
+		})
+		if !claimed(own) || claimed(third) || claimed(later) || claimed(other) {
+			t.Errorf("%d claims, %d jobs stored", len(r.claims), waiting())
+		}
+		r.mu.Lock()
+		r.silent = false
+		r.mu.Unlock()
+		r.arrived(third)
+		r.arrived(later)
+		r.until("one job left", func() bool { return waiting() == 1 })
+		if claimed(other) {
+			t.Error("p1 took a job for p2")
+		}
+		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+		defer cancel()
+		r.must(r.svc.Drain(ctx))
+		r.job(7, 5, nil)
+		synctest.Wait()
+		if n := waiting(); n != 2 {
+			t.Errorf("%d jobs wait: a drained worker takes none", n)
+		}
+	})
+	r := newRig(t, nil, modeltest.Options{})
+	if _, err := Start(t.Context(), Config{ID: kvtransfer.AnyWorker, Engine: r.engine}); err == nil || !strings.Contains(err.Error(), "any worker") {
+		t.Errorf("an id that means any worker: %v", err)
+	}
 }
 
 // TestServiceAbandons aborts what is open when the time for draining ends.

@@ -60,7 +60,9 @@ type request struct {
 	corrupts  int
 	started   bool // the client knows that it runs
 	avoid     string
-	current   *attempt // nil while it waits
+	refused   string           // id of the prefill whose pages a gate or a witness refused; no later job may go there
+	refusal   kvtransfer.Error // and with what words
+	current   *attempt         // nil while it waits
 	last      kvtransfer.Key
 	lastPeer  kvtransfer.Peer
 }
@@ -88,6 +90,8 @@ type attempt struct {
 	req         *request
 	decode      kvtransfer.Peer
 	pool, slug  string
+	target      string          // prefill that alone may take the job, or AnyWorker. Invariant: never req.refused
+	served      kvtransfer.Peer // prefill that claimed, as the outcome said
 	pages       int
 	phase       phase
 	resumed     int // output tokens that were sent along

@@ -37,7 +37,11 @@ func (l *Loop) try(r *request) bool {
 	if r == nil {
 		return false
 	}
-	c, ok := l.choose(r.rows(), r.avoid)
+	c, ok := l.chooseFor(r)
+	if !ok && l.stranded(r) {
+		l.abandon(r, r.refusal)
+		return true
+	}
 	if !ok {
 		return false
 	}
@@ -52,7 +56,7 @@ func (l *Loop) try(r *request) bool {
 func (l *Loop) begin(r *request, c choice) {
 	r.attempts++
 	a := &attempt{
-		key: kvtransfer.Key{ID: r.id, Attempt: r.attempts}, req: r, decode: c.decode.hb.Peer, pool: c.pool, slug: c.slug,
+		key: kvtransfer.Key{ID: r.id, Attempt: r.attempts}, req: r, decode: c.decode.hb.Peer, pool: c.pool, slug: c.slug, target: c.target,
 		pages: c.pages, heard: l.now, early: map[uint32]kvtransfer.ReplyBody{}, prefill: true, prints: c.decode.hb.Fingerprints,
 	}
 	if n := len(r.output); n > 0 {
@@ -129,6 +133,8 @@ func (l *Loop) refusedBy(a *attempt, err kvtransfer.Error) {
 			return
 		}
 		l.elsewhere(a)
+	case kvtransfer.NotFound: // it promised, its answer was lost, and the promise has ended since
+		l.lose(a, kvtransfer.Errorf(kvtransfer.WorkerLost, "router: %s promised and ended %s before its answer came", a.decode, a.key))
 	default:
 		l.failed(a, err)
 	}
@@ -188,7 +194,7 @@ func (a *attempt) check(rv kvtransfer.Reservation, router kvtransfer.Peer) kvtra
 func (l *Loop) storeJob(a *attempt) {
 	a.tries++
 	a.retryAt = 0
-	l.do(StoreJob{Key: a.key, Model: a.slug, Pool: a.pool, Reservation: a.reservation, Tokens: a.tokens()})
+	l.do(StoreJob{Key: a.key, Model: a.slug, Pool: a.pool, Target: a.target, Reservation: a.reservation, Tokens: a.tokens()})
 }
 
 func (l *Loop) jobStored(ev JobStored) {
@@ -226,6 +232,6 @@ func (l *Loop) recordJob(a *attempt, sequence uint64) {
 	lim, _ := l.limit()
 	l.do(RecordJob{Placed{
 		Key: a.key, Tenant: r.tenant, Decode: a.decode, Prompt: len(r.prompt), MaxTokens: r.maxTokens, Resumed: a.resumed, Limit: lim,
-		Sequence: sequence, Queued: r.placed - r.submitted,
+		Target: a.target, Sequence: sequence, Queued: r.placed - r.submitted,
 	}})
 }

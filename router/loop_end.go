@@ -27,12 +27,7 @@ func (l *Loop) after(a *attempt, err kvtransfer.Error) {
 		l.again(r, err)
 	case kvtransfer.ClassCorrupt:
 		l.stats.Corrupt++
-		r.corrupts++
-		if r.corrupts > 1 || l.prefillsOf(a.pool) < 2 {
-			l.finish(r, kvtransfer.End{Error: kvtransfer.Errorf(kvtransfer.HandoffRefused, "%s: %s", err.Code, err.Detail)})
-			return
-		}
-		l.again(r, err)
+		l.corrupt(a, kvtransfer.Errorf(kvtransfer.HandoffRefused, "%s: %s", err.Code, err.Detail))
 	case kvtransfer.ClassRefused:
 		switch err.Code { // what another worker, or this one a little later, may do
 		case kvtransfer.PoolExhausted, kvtransfer.Overloaded, kvtransfer.Draining:
@@ -218,6 +213,10 @@ func (l *Loop) expire() {
 	for _, r := range l.queue.all() {
 		if l.now >= r.deadline {
 			l.abandon(r, l.late(r).Error)
+			continue
+		}
+		if l.stranded(r) {
+			l.abandon(r, r.refusal)
 			continue
 		}
 		err := missing

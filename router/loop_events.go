@@ -124,6 +124,7 @@ type (
 		Key         kvtransfer.Key
 		Model       string // slug
 		Pool        string
+		Target      string // the prefill that alone may take it; kvtransfer.AnyWorker: any of the pool
 		Reservation []byte
 		Tokens      []int32
 	}
@@ -190,6 +191,7 @@ type Placed struct {
 	MaxTokens int
 	Resumed   int // output tokens sent along
 	Limit     Limit
+	Target    string          // the prefill that the job is addressed to, or kvtransfer.AnyWorker
 	Sequence  uint64          // of the job in its stream
 	Queued    kvtransfer.Tick // until the first Reserve
 }

@@ -23,11 +23,13 @@ type watcher struct {
 	asked     []AskResend
 	live      map[kvtransfer.Key]bool // between SendReserve and Forget
 	next      map[kvtransfer.Key]uint32
+	refused   map[kvtransfer.HandoffID]string // prefill whose pages were said to be corrupt
 }
 
 func newWatcher(p Policy) *watcher {
 	return &watcher{l: testLoop(p), submitted: map[uint64]int{}, accepted: map[uint64]bool{}, begun: map[uint64]bool{},
-		given: map[uint64][]int32{}, finished: map[uint64]kvtransfer.End{}, live: map[kvtransfer.Key]bool{}, next: map[kvtransfer.Key]uint32{}}
+		given: map[uint64][]int32{}, finished: map[uint64]kvtransfer.End{}, live: map[kvtransfer.Key]bool{}, next: map[kvtransfer.Key]uint32{},
+		refused: map[kvtransfer.HandoffID]string{}}
 }
 
 // do handles an event on the loop and on a clone, which must do the same, and checks every effect.
@@ -36,6 +38,11 @@ func (w *watcher) do(t *rapid.T, ev Event) {
 	clone := w.l.Clone()
 	if clone.Dump() != before {
 		t.Fatalf("a clone differs:\n%s\n%s", before, clone.Dump())
+	}
+	if e, ok := ev.(Replied); ok && e.Number == 0 && e.Body.Outcome != nil && e.Body.Outcome.Error.Class() == kvtransfer.ClassCorrupt {
+		if a := w.l.attempts[e.Key]; a != nil && a.next == 0 {
+			w.refused[e.Key.ID] = e.Body.Outcome.Prefill.ID
+		}
 	}
 	effects := w.l.Handle(ev)
 	if clone.Dump() != before {
@@ -85,6 +92,9 @@ func (w *watcher) see(fx Effect) error {
 		}
 	case StoreJob:
 		w.jobs = append(w.jobs, e)
+		if refused := w.refused[e.Key.ID]; refused != "" && (e.Target == kvtransfer.AnyWorker || e.Target == refused) {
+			return fmt.Errorf("job %s for %q, though the pages of %s were refused", e.Key, e.Target, refused)
+		}
 	case AskResend:
 		w.asked = append(w.asked, e)
 	case Forget:
@@ -225,7 +235,8 @@ func (w *watcher) body(t *rapid.T, number uint32) kvtransfer.ReplyBody {
 	codes := []kvtransfer.Code{kvtransfer.LeaseExpired, kvtransfer.HandoffCount, kvtransfer.DeviceFailed, kvtransfer.Invariant, kvtransfer.Cancelled, "no_such_code", ""}
 	switch n := rapid.IntRange(0, 9).Draw(t, "body"); {
 	case n == 0:
-		return bad(rapid.SampledFrom(codes).Draw(t, "code"), "x")
+		by := rapid.SampledFrom([]string{"p0", "p1", "p1", ""}).Draw(t, "by")
+		return badBy(by, rapid.SampledFrom(codes).Draw(t, "code"), "x")
 	case number == 0 && n > 1:
 		return good()
 	case n < 3:

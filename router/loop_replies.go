@@ -43,6 +43,7 @@ func (l *Loop) apply(a *attempt, body kvtransfer.ReplyBody) {
 		return
 	}
 	if body.Outcome != nil {
+		a.served = body.Outcome.Prefill
 		if !body.Outcome.OK {
 			l.failed(a, orBug(body.Outcome.Error))
 			return

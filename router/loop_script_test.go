@@ -68,6 +68,10 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) []Effect {
 			hb.Fingerprints.Compute[0] = byte(num(d, "compute"))
 			hb.Pool = hb.Fingerprints.Pool()
 		}
+		if d.HasArg("running") {
+			hb.Running = num(d, "running")
+			hb.SlotsFree = max(0, hb.Slots-hb.Running)
+		}
 		if d.HasArg("free") {
 			hb.Pages.Free, hb.Pages.Owned = num(d, "free"), hb.Pages.Total-num(d, "free")
 		}
@@ -126,7 +130,11 @@ func body(d *datadriven.TestData) kvtransfer.ReplyBody {
 	case d.HasArg("ok"):
 		return good()
 	case d.HasArg("fail"):
-		return bad(kvtransfer.Code(text(d, "fail")), text(d, "detail"))
+		by := "p1"
+		if d.HasArg("by") {
+			by = text(d, "by")
+		}
+		return badBy(by, kvtransfer.Code(text(d, "fail")), text(d, "detail"))
 	case d.HasArg("end"):
 		return ending(num(d, "end"), uint32(num(d, "replies")))
 	}

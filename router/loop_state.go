@@ -134,11 +134,15 @@ func (l *Loop) Dump() string {
 	}
 	for _, ref := range slices.Sorted(maps.Keys(l.requests)) {
 		r := l.requests[ref]
-		fmt.Fprintf(&b, "request %d: tenant %s, prompt %d, max %d, output %d, attempts %d, losses %d, corrupts %d, started %t\n",
+		fmt.Fprintf(&b, "request %d: tenant %s, prompt %d, max %d, output %d, attempts %d, losses %d, corrupts %d, started %t",
 			r.ref, r.tenant, len(r.prompt), r.maxTokens, len(r.output), r.attempts, r.losses, r.corrupts, r.started)
+		if r.refused != "" {
+			fmt.Fprintf(&b, ", not by %s", r.refused)
+		}
+		b.WriteByte('\n')
 		if a := r.current; a != nil {
-			fmt.Fprintf(&b, "  attempt %d on %s: %s, tries %d, job %d, next %d, early %d, asking %t, unanswered %d\n",
-				a.key.Attempt, a.decode, a.phase, a.tries, a.job, a.next, len(a.early), a.asking, a.unanswered)
+			fmt.Fprintf(&b, "  attempt %d on %s by %s: %s, tries %d, job %d, next %d, early %d, asking %t, unanswered %d\n",
+				a.key.Attempt, a.decode, a.target, a.phase, a.tries, a.job, a.next, len(a.early), a.asking, a.unanswered)
 		}
 	}
 	for _, key := range l.closingInOrder() {
@@ -188,6 +192,9 @@ func (l *Loop) Verify() error {
 	for key, a := range l.attempts {
 		if a.req.current != a || a.key != key || l.closing[key] != nil {
 			return fmt.Errorf("router: attempt %s: not its request's, or closing", key)
+		}
+		if a.target == "" || a.target == a.req.refused {
+			return fmt.Errorf("router: attempt %s: job for %q, refused %q", key, a.target, a.req.refused)
 		}
 		slots[a.decode.String()]++
 	}

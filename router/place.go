@@ -211,6 +211,7 @@ func (l Limit) check(prompt, maxTokens int) kvtransfer.Error {
 type choice struct {
 	decode *worker
 	pool   string // whose prefills may take the job
+	target string // the one that alone may, or AnyWorker
 	slug   string // the model, in job subjects
 	pages  int
 }
@@ -218,6 +219,14 @@ type choice struct {
 // choose finds a decode with room for so many rows and a prefill with a free slot that matches it: the decode with most free
 // pages, another than avoid where there is one.
 func (l *Loop) choose(rows int, avoid string) (choice, bool) {
+	return l.chooseBy(rows, avoid, func(d *worker) (choice, bool) {
+		pool, slug, ok := l.freePrefill(d, rows)
+		return choice{decode: d, pool: pool, slug: slug, target: kvtransfer.AnyWorker}, ok
+	})
+}
+
+// chooseBy is choose with another way to find a decode's prefill.
+func (l *Loop) chooseBy(rows int, avoid string, prefill func(d *worker) (choice, bool)) (choice, bool) {
 	var best choice
 	free, found, bestAvoided := 0, false, false
 	for _, id := range ids(l.roster.decodes) {
@@ -227,13 +236,14 @@ func (l *Loop) choose(rows int, avoid string) (choice, bool) {
 		}
 		pages := d.pagesFor(rows)
 		left := d.hb.Pages.Total - d.pages.taken() - pages
-		pool, slug, ok := l.freePrefill(d, rows)
+		c, ok := prefill(d)
 		if left < 0 || !ok {
 			continue
 		}
 		avoided := id == avoid
 		if !found || (bestAvoided && !avoided) || (bestAvoided == avoided && left > free) {
-			best, free, found, bestAvoided = choice{d, pool, slug, pages}, left, true, avoided
+			c.pages = pages
+			best, free, found, bestAvoided = c, left, true, avoided
 		}
 	}
 	return best, found
@@ -262,15 +272,4 @@ func (l *Loop) freePrefill(d *worker, rows int) (pool, slug string, ok bool) {
 		}
 	}
 	return pool, slug, ok
-}
-
-// prefillsOf counts the usable prefills of a pool.
-func (l *Loop) prefillsOf(pool string) int {
-	n := 0
-	for _, w := range l.roster.prefills {
-		if w.hb.Pool == pool && l.usable(w) {
-			n++
-		}
-	}
-	return n
 }

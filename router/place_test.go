@@ -181,16 +181,58 @@ func TestFreePrefill(t *testing.T) {
 	if want := mixed("p2", 4, 1, 1).Pool; !ok || pool != want || slug != "m-p2" {
 		t.Errorf("pool %s slug %s ok %t, want %s", pool, slug, ok, want)
 	}
-	l = site(Policy{}, mixed("p1", 3, 2, 1), mixed("p2", 3, 4, 2), d) // of one pool: their slots add up
-	if n := l.prefillsOf(mixed("p1", 3, 1, 1).Pool); n != 2 {
-		t.Errorf("%d usable prefills", n)
+}
+
+// TestOtherPrefill: after corrupt pages, only another usable prefill of equal fingerprints with a free slot may have the job.
+func TestOtherPrefill(t *testing.T) {
+	change := func(id string, f func(*kvtransfer.Heartbeat)) kvtransfer.Heartbeat {
+		return with(prefillBeat(id, 64, 2), f)
 	}
-	if n := l.prefillsOf("another"); n != 0 {
-		t.Errorf("%d usable prefills of another pool", n)
+	busy := func(running, free int) func(*kvtransfer.Heartbeat) {
+		return func(h *kvtransfer.Heartbeat) { h.Running, h.SlotsFree = running, free }
 	}
-	l.Handle(Heard{with(mixed("p2", 3, 4, 2), func(h *kvtransfer.Heartbeat) { h.Draining = true })})
-	if n := l.prefillsOf(mixed("p1", 3, 1, 1).Pool); n != 1 {
-		t.Errorf("%d usable prefills while one drains", n)
+	for _, c := range []struct {
+		what string
+		p2   kvtransfer.Heartbeat
+		want bool
+	}{
+		{"idle", prefillBeat("p2", 64, 2), true},
+		{"the slots for all are taken", change("p2", busy(2, 0)), true},
+		{"the additional one too", change("p2", busy(3, 0)), false},
+		{"a job there waits for pages", change("p2", busy(1, 0)), false},
+		{"draining", change("p2", func(h *kvtransfer.Heartbeat) { h.Draining = true }), false},
+		{"too small", prefillBeat("p2", 3, 2), false},
+		{"another layout", change("p2", func(h *kvtransfer.Heartbeat) { h.Fingerprints.Layout[0] = 9 }), false},
+		{"another compute", change("p2", func(h *kvtransfer.Heartbeat) { h.Fingerprints.Compute[0] = 9 }), false},
+		{"another model", change("p2", func(h *kvtransfer.Heartbeat) { h.Fingerprints.Model[0] = 9 }), false},
+		{"an id that names nobody", prefillBeat(kvtransfer.AnyWorker, 64, 2), false},
+		{"the same one, started again", beatOf(kvtransfer.RolePrefill, "p1", 2, 64, 2), false},
+	} {
+		l := site(Policy{}, prefillBeat("p1", 64, 2), c.p2, decodeBeat("d1", 64, 4))
+		r := &request{prompt: make([]int32, 10), maxTokens: 4, refused: "p1"}
+		got, ok := l.chooseFor(r)
+		if ok != c.want || l.stranded(r) == c.want || ok && got.target != "p2" {
+			t.Errorf("%s: chosen %q %t, stranded %t", c.what, got.target, ok, l.stranded(r))
+		}
+		r.refused = ""
+		if got, ok := l.chooseFor(r); l.stranded(r) || ok && got.target != kvtransfer.AnyWorker {
+			t.Errorf("%s: without a refusal: %q", c.what, got.target)
+		}
+	}
+	l := site(Policy{}, prefillBeat("p1", 64, 2), prefillBeat("p2", 64, 2), change("p3", busy(2, 0)), decodeBeat("d1", 64, 4))
+	r := &request{prompt: make([]int32, 10), maxTokens: 4, refused: "p1"}
+	for _, want := range []string{"p2", "p2", "p2", "p3", ""} { // this router's own jobs count before a heartbeat does
+		got, _ := l.chooseFor(r)
+		if got.target != want {
+			t.Fatalf("with %d jobs for p2: %q, want %q", l.directed("p2"), got.target, want)
+		}
+		a := &attempt{key: kvtransfer.Key{Attempt: uint32(len(l.attempts))}, target: got.target, prefill: true}
+		l.attempts[a.key] = a
+	}
+	l = site(Policy{}, prefillBeat("p1", 64, 2), decodeBeat("d1", 64, 4))
+	l.Handle(Tick{Now: 4 * kvtransfer.Second}) // nobody is heard any more
+	if l.stranded(r) {
+		t.Error("stranded though it is a decode that is missing")
 	}
 }
 

@@ -117,7 +117,7 @@ func (r *roster) hear(now kvtransfer.Tick, hb kvtransfer.Heartbeat) (reborn bool
 
 // sane refuses figures that cannot be.
 func sane(hb kvtransfer.Heartbeat) bool {
-	return hb.Peer.ID != "" && hb.Slots >= 0 && hb.SlotsFree >= 0 && hb.SlotsFree <= hb.Slots && hb.PageSize > 0 &&
+	return hb.Peer.ID != "" && hb.Peer.ID != kvtransfer.AnyWorker && hb.Running >= 0 && hb.Slots >= 0 && hb.SlotsFree >= 0 && hb.SlotsFree <= hb.Slots && hb.PageSize > 0 &&
 		hb.Pages.Free >= 0 && hb.Pages.Free <= hb.Pages.Total && hb.Slots <= 1<<20 && hb.Pages.Total <= 1<<40 && hb.PageSize <= 1<<20
 }
 

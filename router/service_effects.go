@@ -158,7 +158,7 @@ func (s *Service) storeJob(e StoreJob) JobStored {
 	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
 	defer cancel()
 	out.Sequence, err = s.cfg.Bus.Enqueue(ctx, bus.Enqueue{
-		Subject: s.cfg.Names.Job(e.Model, e.Pool, e.Key.String()), ID: "job." + e.Key.String(), Data: b, Expect: s.cfg.Names.JobsStream(),
+		Subject: s.cfg.Names.JobFor(e.Model, e.Pool, e.Target, e.Key.String()), ID: "job." + e.Key.String(), Data: b, Expect: s.cfg.Names.JobsStream(),
 	})
 	if err != nil && !errors.Is(err, bus.ErrDuplicate) { // a duplicate is the same job, stored before
 		out.Err = fault(err)

@@ -22,7 +22,7 @@ func (s *Service) started() journal.Record {
 func placed(p Placed) journal.Record {
 	return journal.Record{Key: p.Key, Tenant: p.Tenant, Facts: journal.Job{
 		Decode: p.Decode.String(), Prompt: p.Prompt, MaxTokens: p.MaxTokens, Resumed: p.Resumed, Limit: p.Limit.Tokens, LimitBy: p.Limit.By,
-		Sequence: p.Sequence, QueuedMicros: int64(p.Queued),
+		Target: p.Target, Sequence: p.Sequence, QueuedMicros: int64(p.Queued),
 	}}
 }
 

@@ -160,7 +160,16 @@ func good() kvtransfer.ReplyBody {
 }
 
 func bad(code kvtransfer.Code, detail string) kvtransfer.ReplyBody {
-	return kvtransfer.ReplyBody{Outcome: &kvtransfer.Outcome{Error: kvtransfer.Error{Code: code, Detail: detail}}}
+	return badBy("p1", code, detail)
+}
+
+// badBy refuses what a prefill has sent; "" when none has claimed.
+func badBy(prefill string, code kvtransfer.Code, detail string) kvtransfer.ReplyBody {
+	out := &kvtransfer.Outcome{Error: kvtransfer.Error{Code: code, Detail: detail}}
+	if prefill != "" {
+		out.Prefill = kvtransfer.Peer{Role: kvtransfer.RolePrefill, ID: prefill, Epoch: 1}
+	}
+	return kvtransfer.ReplyBody{Outcome: out}
 }
 
 func tokens(ids ...int32) kvtransfer.ReplyBody {
@@ -195,7 +204,7 @@ func describe(effects []Effect) string {
 		case SendReserve:
 			s += fmt.Sprintf("reserve %s on %s: %d tokens, prompt %d, max_tokens %d, tenant %s\n", shortKey(e.Key), e.To, len(e.Reserve.Tokens), e.Reserve.Prompt, e.Reserve.MaxTokens, e.Reserve.Tenant)
 		case StoreJob:
-			s += fmt.Sprintf("job %s: %d tokens\n", shortKey(e.Key), len(e.Tokens))
+			s += fmt.Sprintf("job %s for %s: %d tokens\n", shortKey(e.Key), e.Target, len(e.Tokens))
 		case DropJob:
 			s += fmt.Sprintf("drop job %s: %d\n", shortKey(e.Key), e.Sequence)
 		case AskResend:

@@ -59,7 +59,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Worker is a running rogue. It works on one job at a time.
+// Worker is a running rogue. It works on one job at a time, and holds one more.
 type Worker struct {
 	cfg    Config
 	peer   kvtransfer.Peer
@@ -68,7 +68,8 @@ type Worker struct {
 	mu      sync.Mutex
 	claimed map[kvtransfer.Key]chan struct{} // closed when decode answers Claimed
 
-	want   chan struct{}
+	want   chan struct{} // of jobs for all
+	direct chan struct{} // of jobs for this worker
 	jobs   chan job
 	subs   []bus.Sub
 	ctx    context.Context
@@ -78,7 +79,8 @@ type Worker struct {
 
 type job struct {
 	prefill.Job
-	ack func() error
+	ack  func() error
+	want chan struct{} // where to ask for the next one
 }
 
 const (
@@ -92,7 +94,7 @@ func Start(ctx context.Context, cfg Config) (*Worker, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	w := &Worker{cfg: cfg, peer: kvtransfer.Peer{Role: kvtransfer.RolePrefill, ID: cfg.ID}, claimed: map[kvtransfer.Key]chan struct{}{},
-		want: make(chan struct{}, 1), jobs: make(chan job, 1)}
+		want: make(chan struct{}, 1), direct: make(chan struct{}, 1), jobs: make(chan job, 2)}
 	var err error
 	if w.signer, err = cfg.Keys.Signer(kvtransfer.RolePrefill); err != nil {
 		return nil, err
@@ -119,23 +121,30 @@ func (w *Worker) join(ctx context.Context) error {
 	}
 	w.subs = append(w.subs, control)
 	pool := w.cfg.Info.Fingerprints.Pool()
-	jobs, err := w.cfg.Bus.Consume(ctx, bus.Consumer{Stream: n.JobsStream(), Name: fmt.Sprintf("jobs-%s-%s", w.cfg.Slug, pool),
-		Subjects: []string{n.AllJobs(w.cfg.Slug, pool)}, MaxDeliver: 1, AckWait: 30 * time.Second, MaxPending: 1024, Want: w.want}, w.onJob)
-	if err == nil {
+	name := fmt.Sprintf("jobs-%s-%s", w.cfg.Slug, pool)
+	for _, c := range []struct {
+		name, filter string
+		want         chan struct{}
+	}{{name, n.AllJobs(w.cfg.Slug, pool), w.want}, {name + "-" + w.cfg.ID, n.JobsFor(w.cfg.Slug, pool, w.cfg.ID), w.direct}} {
+		jobs, err := w.cfg.Bus.Consume(ctx, bus.Consumer{Stream: n.JobsStream(), Name: c.name, Subjects: []string{c.filter},
+			MaxDeliver: 1, AckWait: 30 * time.Second, MaxPending: 1024, Want: c.want}, func(d bus.Delivery) { w.onJob(d, c.want) })
+		if err != nil {
+			return err
+		}
 		w.subs = append(w.subs, jobs)
-		w.want <- struct{}{}
+		c.want <- struct{}{}
 	}
-	return err
+	return nil
 }
 
-func (w *Worker) onJob(d bus.Delivery) {
+func (w *Worker) onJob(d bus.Delivery, want chan struct{}) {
 	j, err := prefill.OpenJob(w.cfg.Keys, d.Data)
 	if err != nil {
 		w.cfg.Log.Warn("rogue: job", "error", errors.Join(err, d.Term()))
 		return
 	}
 	select {
-	case w.jobs <- job{j, d.Ack}:
+	case w.jobs <- job{j, d.Ack, want}:
 	case <-w.ctx.Done():
 	}
 }
@@ -192,7 +201,7 @@ func (w *Worker) work() {
 			if err := w.serve(j); err != nil && w.ctx.Err() == nil {
 				w.cfg.Log.Warn("rogue: hand-off", "key", j.Reservation.Key.String(), "error", err)
 			}
-			w.want <- struct{}{}
+			j.want <- struct{}{}
 		case <-w.ctx.Done():
 			return
 		}

@@ -24,8 +24,7 @@ type prefillShell struct {
 
 	deliveries map[uint64]*delivery
 	handles    uint64
-	jobs       *member
-	want       int // jobs asked for before the consumer was there
+	jobs, own  jobQueue // for all, and for this worker
 	ended      bool
 
 	control, frames, steps, zeros crew
@@ -98,6 +97,8 @@ func (s *prefillShell) watch() {
 	pool := s.dev.info.Fingerprints.Pool()
 	jobs := bus.Consumer{Stream: n.JobsStream(), Name: "jobs-fake-" + pool, Subjects: []string{n.AllJobs("fake", pool)},
 		MaxDeliver: 1, AckWait: duration(jobAckWait), MaxPending: 1024}
+	own := jobs
+	own.Name, own.Subjects = jobs.Name+"-"+s.peer.ID, []string{n.JobsFor("fake", pool, s.peer.ID)}
 	s.retry(func(cb func(error)) {
 		s.p.c.watchEpoch("prefill", s.peer.ID, storeTimeout, func(epoch uint64) {
 			if epoch > s.peer.Epoch {
@@ -109,14 +110,12 @@ func (s *prefillShell) watch() {
 			s.p.c.consume(control, false, storeTimeout, s.onControl, func(_ *member, err error) { cb(err) })
 		}, func() {
 			s.retry(func(cb func(error)) {
-				s.p.c.consume(jobs, true, storeTimeout, s.onJob, func(m *member, err error) {
-					s.jobs = m
-					cb(err)
-				})
+				s.p.c.consume(own, true, storeTimeout, func(d *delivery) { s.onJob(d, true) }, s.own.reads(cb))
 			}, func() {
-				for ; s.want > 0; s.want-- {
-					s.jobs.want()
-				}
+				s.own.start()
+				s.retry(func(cb func(error)) {
+					s.p.c.consume(jobs, true, storeTimeout, func(d *delivery) { s.onJob(d, false) }, s.jobs.reads(cb))
+				}, s.jobs.start)
 			})
 		})
 	})
@@ -158,8 +157,35 @@ func (s *prefillShell) stop(why string) {
 	}
 }
 
+// jobQueue is one of a prefill's two consumers of jobs.
+type jobQueue struct {
+	m    *member
+	want int // jobs asked for before the consumer was there
+}
+
+func (q *jobQueue) reads(cb func(error)) func(*member, error) {
+	return func(m *member, err error) {
+		q.m = m
+		cb(err)
+	}
+}
+
+func (q *jobQueue) start() {
+	for ; q.want > 0; q.want-- {
+		q.m.want()
+	}
+}
+
+func (q *jobQueue) pull() {
+	if q.m == nil {
+		q.want++
+		return
+	}
+	q.m.want()
+}
+
 // onJob verifies a job. One that nobody signed is terminated.
-func (s *prefillShell) onJob(d *delivery) {
+func (s *prefillShell) onJob(d *delivery, direct bool) {
 	if s.ended {
 		return
 	}
@@ -167,11 +193,11 @@ func (s *prefillShell) onJob(d *delivery) {
 	if err != nil {
 		s.w.cov.mark("refused: job not signed")
 		_ = d.ack()
-		s.handle(prefill.JobRefused{})
+		s.handle(prefill.JobRefused{Direct: direct})
 		return
 	}
 	s.handles++
-	job.Delivery = s.handles
+	job.Delivery, job.Direct = s.handles, direct
 	s.deliveries[job.Delivery] = d
 	s.handle(job)
 }
@@ -214,11 +240,11 @@ func (s *prefillShell) once(ev prefill.Event) {
 func (s *prefillShell) perform(fx prefill.Effect) {
 	switch fx := fx.(type) {
 	case prefill.PullJob:
-		if s.jobs == nil {
-			s.want++
-			return
+		if fx.Direct {
+			s.own.pull()
+		} else {
+			s.jobs.pull()
 		}
-		s.jobs.want()
 	case prefill.AckJob:
 		if d, ok := s.deliveries[fx.Delivery]; ok {
 			delete(s.deliveries, fx.Delivery)

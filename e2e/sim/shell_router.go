@@ -293,7 +293,7 @@ func (s *routerShell) bind(k kvtransfer.Key, hash, decode [32]byte) error {
 
 func (s *routerShell) storeJob(e router.StoreJob) {
 	job := s.rogue.job(kvtransfer.Job{Reservation: e.Reservation, Tokens: e.Tokens})
-	s.p.c.enqueue(bus.Enqueue{Subject: s.w.names.Job(e.Model, e.Pool, e.Key.String()), ID: "job." + e.Key.String(),
+	s.p.c.enqueue(bus.Enqueue{Subject: s.w.names.JobFor(e.Model, e.Pool, e.Target, e.Key.String()), ID: "job." + e.Key.String(),
 		Data: s.sign(kvtransfer.KindJob, &job), Expect: s.w.names.JobsStream()}, storeTimeout, func(seq uint64, err error) {
 		out := router.JobStored{Key: e.Key, Sequence: seq}
 		if err != nil && !errors.Is(err, bus.ErrDuplicate) {

@@ -271,9 +271,10 @@ func replyBody(c *codec, p *kvtransfer.ReplyBody) {
 		if p.Outcome == nil {
 			p.Outcome = &kvtransfer.Outcome{}
 		}
-		c.array("outcome", 2)
+		c.array("outcome", 3)
 		c.flag("ok", &p.Outcome.OK)
 		failure(c, &p.Outcome.Error)
+		peer(c, &p.Outcome.Prefill)
 	}
 	list(c, "tokens", &p.Tokens, MaxReplyTokens, token)
 	if c.optional("end", p.End != nil) {
