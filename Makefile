@@ -1,5 +1,5 @@
 # Shorthands; the commands behind them work alone too.
-.PHONY: build up test ci cluster clean-cluster fmt
+.PHONY: build up test sim ci cluster clean-cluster fmt
 
 build:
 	go build -o quire ./cmd/quire
@@ -12,6 +12,11 @@ cluster: build
 
 test:
 	go test ./...
+
+# Simulated clusters for ten minutes, and a table of what they covered. SIM="-count 1000000", SIM="-small 4", ...
+SIM ?= -for 10m
+sim:
+	go run ./e2e/sim/cmd $(SIM)
 
 ci:
 	.ci/run

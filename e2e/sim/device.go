@@ -94,10 +94,10 @@ func (d *device) witness(k kvtransfer.Key, v page.View, tokens []int32, from int
 }
 
 func (d *device) zero(pages []page.ID) error {
-	if d.w.plant == plantSkipZero {
-		return nil
+	var err error
+	if d.w.plant != plantSkipZero {
+		err = d.e.Zero(pages)
 	}
-	err := d.e.Zero(pages)
 	if err == nil {
 		d.shadow.zero(pages)
 	}

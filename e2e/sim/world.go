@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"quire/bus"
@@ -47,7 +48,8 @@ type World struct {
 // Failure is what a checker found.
 type Failure struct {
 	Check  string // the checker
-	Detail string
+	Detail string // one line
+	More   string // whole states, where they help
 	Seed   uint64
 	At     Time
 }
@@ -136,8 +138,9 @@ func (w *World) encode(m any) []byte {
 // fail ends the run; the first failure stays.
 func (w *World) fail(check, format string, args ...any) {
 	if w.failure == nil {
-		w.failure = &Failure{Check: check, Detail: fmt.Sprintf(format, args...), Seed: w.Seed, At: w.q.now}
-		w.logf("FAILED: %s: %s", check, w.failure.Detail)
+		first, more, _ := strings.Cut(fmt.Sprintf(format, args...), "\n")
+		w.failure = &Failure{Check: check, Detail: first, More: more, Seed: w.Seed, At: w.q.now}
+		w.logf("FAILED: %s: %s\n%s", check, first, more)
 	}
 }
 

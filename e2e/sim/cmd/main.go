@@ -25,9 +25,13 @@ func main() {
 	count := flag.Uint64("count", 0, "seeds to run; 0 = until the time is over")
 	length := flag.Duration("for", time.Minute, "how long to run; ignored with -count")
 	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "runs at a time")
+	small := flag.Int("small", 0, "search the small worlds of so many pages (3 or 4) instead: every order of things, one fault of each kind")
 	quiet := flag.Bool("quiet", false, "no table")
 	flag.Parse()
 	debug.SetGCPercent(800) // runs are short and leave much garbage
+	if *small != 0 {
+		os.Exit(search(*small))
+	}
 	if *seed != 0 {
 		os.Exit(one(*seed, *trace))
 	}
@@ -72,5 +76,23 @@ func one(seed uint64, trace bool) int {
 		return 1
 	}
 	fmt.Printf("seed %d: %d requests, %d events, %.1f s simulated, nothing found\n", seed, r.Asks, r.Events, float64(r.Time)/1e6)
+	return 0
+}
+
+// search visits every state of the small worlds.
+func search(pages int) int {
+	total := 0
+	for _, fault := range sim.SmallFaults {
+		start := time.Now()
+		r := sim.Search(fault, pages)
+		if r.Err != nil {
+			fmt.Println(r.Err)
+			return 1
+		}
+		total += r.States
+		fmt.Printf("%-26s %9d states, %9d moves, %6d ends, %6d with both served, %s\n", fault, r.States, r.Moves, r.Ends, r.Served,
+			time.Since(start).Round(time.Millisecond))
+	}
+	fmt.Printf("%d states in all\n", total)
 	return 0
 }
