@@ -56,7 +56,10 @@ func (a *asm) write(name, doc string) {
 	}
 }
 
-func main() {
+func main() { generate() }
+
+// generate writes all files of kernels into the current directory.
+func generate() {
 	floats := &asm{}
 	for t := 1; t <= 6; t++ {
 		floatTile(floats, "floatTile", "F32", t)
