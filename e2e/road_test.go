@@ -127,7 +127,9 @@ func (r *road) toPrefill(ev prefill.Event) {
 	for _, fx := range r.pre.Handle(ev) {
 		switch fx := fx.(type) {
 		case prefill.PullJob:
-			r.pulls++
+			if !fx.Direct { // jobs for this worker alone do not come here
+				r.pulls++
+			}
 		case prefill.SendClaim:
 			r.toDec = append(r.toDec, seal.Sign(r.preSigner, roadPrefill, kvtransfer.KindClaim, r.encode(&fx.Msg)))
 		case prefill.SendProgress:
