@@ -62,21 +62,45 @@ type Call struct {
 
 	// Reach sends one message to the caller. An implementation sets it.
 	Reach func(header map[string][]string, data []byte) error
+	// Probe is Reach for a frame of a streamed answer, such that the server may say that nobody listens for it: the first one is
+	// asked about, and later ones at least ProbeEvery apart. nil where that is not possible.
+	Probe func(header map[string][]string, data []byte) error
+	// Gone is closed when the server said that nobody listened for a frame: the caller is away, or lost what was sent while it
+	// was. It may stay open though the caller is away. nil = never closed.
+	Gone <-chan struct{}
 }
 
-// Send sends one frame of a streamed answer. Success does not mean that anybody got it.
+// ProbeEvery is how far apart the frames of an answer are whose arrival is asked about.
+const ProbeEvery = time.Second
+
+// Send sends one frame of a streamed answer. Success does not mean that anybody got it; see Gone.
 func (c *Call) Send(header map[string][]string, data []byte) error {
+	if err := c.check(header, data); err != nil {
+		return err
+	}
+	if c.Probe != nil {
+		return c.Probe(header, data)
+	}
+	return c.Reach(header, data)
+}
+
+func (c *Call) check(header map[string][]string, data []byte) error {
 	if len(data) == 0 && len(header) == 0 {
 		return fmt.Errorf("bus: frame for %s: empty without headers, which would end the answer", c.Endpoint)
 	}
 	if size := headerSize(header) + len(data); size > c.Room {
 		return fmt.Errorf("bus: frame for %s: %d bytes, room for %d: %w", c.Endpoint, size, c.Room, ErrTooLarge)
 	}
-	return c.Reach(header, data)
+	return nil
 }
 
 // Reply answers a request that is not streamed.
-func (c *Call) Reply(data []byte) error { return c.Send(nil, data) }
+func (c *Call) Reply(data []byte) error {
+	if err := c.check(nil, data); err != nil {
+		return err
+	}
+	return c.Reach(nil, data)
+}
 
 // End sends the empty message without headers that closes a streamed answer.
 func (c *Call) End() error { return c.Reach(nil, nil) }

@@ -222,7 +222,9 @@ func (d *NATSDoor) generate(c *bus.Call, op openai.Op) error {
 		d.fail(c, err, wantsStream(c.Data))
 		return nil
 	}
-	st, err := d.b.Submit(d.ctx, Request{Tenant: c.Tenant, Label: header(c, "Quire-Label"), Deadline: deadline, Body: body})
+	ctx, cancel := d.following(c)
+	defer cancel()
+	st, err := d.b.Submit(ctx, Request{Tenant: c.Tenant, Label: header(c, "Quire-Label"), Deadline: deadline, Body: body})
 	if err != nil {
 		d.fail(c, err, body.Stream)
 		return nil
@@ -230,16 +232,32 @@ func (d *NATSDoor) generate(c *bus.Call, op openai.Op) error {
 	defer st.Close()
 	answer := newAnswer(d.b, body, st.ID())
 	if body.Stream {
-		return d.stream(c, st, answer)
+		return d.stream(ctx, c, st, answer)
 	}
-	if err = started(d.ctx, st); err == nil {
+	if err = started(ctx, st); err == nil {
 		var end kvtransfer.End
-		if end, err = collect(d.ctx, st, answer); err == nil {
+		if end, err = collect(ctx, st, answer); err == nil {
 			return d.replyBytes(c, answer.Whole(end))
 		}
 	}
 	d.fail(c, err, false)
 	return nil
+}
+
+// following is the life of a call: it ends with the door, or when the bus says that nobody listens for its frames. The end of it
+// cancels the request.
+func (d *NATSDoor) following(c *bus.Call) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(d.ctx)
+	if c.Gone != nil {
+		go func() {
+			select {
+			case <-c.Gone:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, cancel
 }
 
 func header(c *bus.Call, name string) string {
@@ -273,13 +291,13 @@ func (f *frames) chunks(bodies [][]byte) error {
 }
 
 // stream sends the status frame, then chunks as they come, the final frame that counts them, and the end.
-func (d *NATSDoor) stream(c *bus.Call, st Stream, answer *openai.Answer) error {
+func (d *NATSDoor) stream(ctx context.Context, c *bus.Call, st Stream, answer *openai.Answer) error {
 	f := &frames{c: c, digest: sha256.New()}
 	if err := f.send(openai.FrameStatus, marshal(openai.StatusFrame{Type: openai.FrameStatus, Data: "received", ID: st.ID()})); err != nil {
 		return err
 	}
 	for {
-		p, quiet, err := next(d.ctx, st, d.cfg.KeepAlive)
+		p, quiet, err := next(ctx, st, d.cfg.KeepAlive)
 		if err != nil {
 			d.fail(c, err, true)
 			return nil

@@ -201,6 +201,42 @@ func TestNATSKeepAlive(t *testing.T) {
 	})
 }
 
+// TestNATSClientGone: a client that leaves while nothing comes is noticed by the next keep-alive, and its request cancelled. One
+// that stays as long is not.
+func TestNATSClientGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		verdict := make(chan struct{})
+		broker := bustest.New(bustest.Options{})
+		b := newFake(func(r Request) ([]step, error) { return append([]step{{wait: verdict}}, mustSay("x")...), nil })
+		d, err := OpenNATS(t.Context(), b, NATSConfig{API: broker.Connect(), Names: bus.Names{Prefix: "quire"}, KeepAlive: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave, start := errors.New("leave"), time.Now()
+		ask := bus.Ask{Subject: "quire.v1.default.chat", Data: []byte(streamBody)}
+		if err := broker.Connect().Stream(t.Context(), ask, func(bus.Msg) error { return leave }); !errors.Is(err, leave) {
+			t.Fatal(err)
+		}
+		if id := <-b.closed; id != fakeID || time.Since(start) != 5*time.Second {
+			t.Errorf("%s cancelled after %v", id, time.Since(start))
+		}
+		frames := 0
+		err = broker.Connect().Stream(t.Context(), ask, func(bus.Msg) error {
+			if frames++; frames == 20 {
+				close(verdict)
+			}
+			return nil
+		})
+		if err != nil || len(b.closed) != 0 {
+			t.Errorf("after %d frames: %v, cancelled %d", frames, err, len(b.closed))
+		}
+		if err := errors.Join(d.Drain(t.Context()), d.Close()); err != nil {
+			t.Error(err)
+		}
+		broker.Close()
+	})
+}
+
 // TestNATSTooLarge: an answer that the bus cannot carry is an error, not a silence.
 func TestNATSTooLarge(t *testing.T) {
 	broker := bustest.New(bustest.Options{MaxPayload: 2048})

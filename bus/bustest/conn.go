@@ -44,30 +44,32 @@ func (c *Conn) ready(what string) error {
 
 // Publish implements bus.Bus. A stream that takes the subject stores the message too, as on NATS.
 func (c *Conn) Publish(subject string, header map[string][]string, data []byte) error {
-	return c.publish(bus.Msg{Subject: subject, Header: header, Data: data})
+	_, err := c.publish(bus.Msg{Subject: subject, Header: header, Data: data})
+	return err
 }
 
-func (c *Conn) publish(m bus.Msg) error {
+// publish says how many subscribers got the message.
+func (c *Conn) publish(m bus.Msg) (int, error) {
 	if err := bus.CheckSubject(m.Subject); err != nil {
-		return err
+		return 0, err
 	}
 	if err := c.b.fail("publish", m.Subject); err != nil {
-		return err
+		return 0, err
 	}
 	if err := c.b.checkSize(m); err != nil {
-		return err
+		return 0, err
 	}
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	if err := c.ready("publish to " + m.Subject); err != nil {
-		return err
+		return 0, err
 	}
 	c.b.tap(m)
-	c.b.route(m)
+	n := c.b.route(m)
 	if s := c.b.streamOf(m.Subject); s != nil {
 		_, _ = s.store(m, "")
 	}
-	return nil
+	return n, nil
 }
 
 // Request implements bus.Bus.

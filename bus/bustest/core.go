@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"quire/bus"
 )
@@ -105,11 +106,22 @@ func (c *Conn) Serve(_ context.Context, spec bus.ServiceSpec, fn func(*bus.Call)
 	s := &service{}
 	for _, e := range spec.Endpoints {
 		s.subs = append(s.subs, c.subscribe(e.Subject, spec.Queue, func(m bus.Msg) {
+			gone := make(chan struct{})
+			var once sync.Once
 			fn(&bus.Call{
 				Msg: m, Endpoint: e.Name, Tenant: bus.TenantOf(e.Subject, m.Subject), Room: c.b.opt.MaxPayload,
 				Reach: func(h map[string][]string, data []byte) error {
-					return c.publish(bus.Msg{Subject: m.Reply, Header: h, Data: data})
+					_, err := c.publish(bus.Msg{Subject: m.Reply, Header: h, Data: data})
+					return err
 				},
+				Probe: func(h map[string][]string, data []byte) error {
+					n, err := c.publish(bus.Msg{Subject: m.Reply, Header: h, Data: data})
+					if err == nil && n == 0 {
+						once.Do(func() { close(gone) })
+					}
+					return err
+				},
+				Gone: gone,
 			})
 		}))
 	}

@@ -53,6 +53,7 @@ func Cases() []Case {
 		{"states", states},
 		{"API", apiDoor},
 		{"API failures", apiFailures},
+		{"a caller that is gone", apiGone},
 	}
 }
 

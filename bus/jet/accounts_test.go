@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"quire/bus"
+	"quire/bus/bustest"
 )
 
 // template is the configuration that docs/nats-accounts.md gives, as a file.
@@ -90,6 +91,31 @@ func TestTenantAccounts(t *testing.T) {
 		!strings.Contains(err.Error(), "JetStream is not enabled for this account") {
 		t.Errorf("a role in an account without JetStream: %v", err)
 	}
+}
+
+// TestGoneAcrossAccounts: a caller in another account is never taken for gone. The server delivers to the mapping between the
+// accounts and does not say whether anybody listened behind it.
+func TestGoneAcrossAccounts(t *testing.T) {
+	s := serveConfig(t, template(t, nil))
+	as := func(user, who string, plain bool) *Conn {
+		return connect(t, ConnectOptions{URLs: []string{s.URL()}, User: user, Password: "secret-of-" + who, Plain: plain})
+	}
+	var n bus.Names
+	ctx := context.Background()
+	role, ended := as("quire", "QUIRE", false), make(chan error, 2)
+	_, err := role.Serve(ctx, bus.ServiceSpec{
+		Name: "quire", Version: "1.0.0", Queue: "router", Endpoints: []bus.Endpoint{{Name: "chat", Subject: n.API("*", "chat")}},
+	}, func(c *bus.Call) {
+		go func() { ended <- bustest.Frames(c, 5*bus.ProbeEvery/2) }()
+	})
+	must(t, err)
+	mine, acme := errors.New("mine"), as("acme-app", "ACME", true)
+	must(t, acme.Stream(ctx, bus.Ask{Subject: "quire.v1.chat"}, func(bus.Msg) error { return nil }))
+	must(t, <-ended)
+	if err := acme.Stream(ctx, bus.Ask{Subject: "quire.v1.chat"}, func(bus.Msg) error { return mine }); !errors.Is(err, mine) {
+		t.Fatal(err)
+	}
+	must(t, <-ended) // which the server does not tell
 }
 
 func TestForeignImportIsRefused(t *testing.T) {

@@ -45,6 +45,9 @@ func (c *Conn) Serve(_ context.Context, spec bus.ServiceSpec, fn func(*bus.Call)
 		cfg.StatsHandler = func(*micro.Endpoint) any { return spec.Stats() }
 	}
 	var err error
+	if err = c.probe.listen(c.nc); err != nil {
+		return nil, wrap("service "+spec.Name, err)
+	}
 	if s.svc, err = micro.AddService(c.nc, cfg); err != nil {
 		return nil, wrap("service "+spec.Name, err)
 	}
@@ -84,18 +87,24 @@ func (s *service) handle(e bus.Endpoint, r micro.Request, fn func(*bus.Call)) {
 		s.idle.Broadcast()
 	}()
 	reply := r.Reply()
+	answer := func(probe string, header map[string][]string, data []byte) error {
+		if err := bus.CheckSubject(reply); err != nil {
+			return fmt.Errorf("bus: answer to %s: no reply subject", r.Subject())
+		}
+		if err := s.c.ready("answer to " + r.Subject()); err != nil {
+			return err
+		}
+		return wrap("answer to "+r.Subject(), s.c.nc.PublishMsg(&nats.Msg{Subject: reply, Reply: probe, Header: header, Data: data}))
+	}
+	caller := &caller{gone: make(chan struct{})}
 	fn(&bus.Call{
 		Msg:      bus.Msg{Subject: r.Subject(), Reply: reply, Header: map[string][]string(r.Headers()), Data: r.Data()},
 		Endpoint: e.Name, Tenant: bus.TenantOf(e.Subject, r.Subject()), Room: int(s.c.nc.MaxPayload()),
-		Reach: func(header map[string][]string, data []byte) error {
-			if err := bus.CheckSubject(reply); err != nil {
-				return fmt.Errorf("bus: answer to %s: no reply subject", r.Subject())
-			}
-			if err := s.c.ready("answer to " + r.Subject()); err != nil {
-				return err
-			}
-			return wrap("answer to "+r.Subject(), s.c.nc.PublishMsg(&nats.Msg{Subject: reply, Header: header, Data: data}))
+		Reach: func(header map[string][]string, data []byte) error { return answer("", header, data) },
+		Probe: func(header map[string][]string, data []byte) error {
+			return answer(s.c.probe.ask(caller, reply), header, data)
 		},
+		Gone: caller.gone,
 	})
 }
 

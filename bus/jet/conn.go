@@ -31,6 +31,7 @@ type Conn struct {
 	closed chan struct{} // closed when the connection is
 	ended  chan struct{} // closed when the supervisor is gone
 
+	probe probes
 	lives sync.Map // "<stream>/<consumer>" -> int64, see consumer.life
 
 	calls sync.Mutex // held across calls of watchers; taken before mu

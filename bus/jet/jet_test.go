@@ -61,7 +61,7 @@ func TestContractOverTCP(t *testing.T) {
 	s := serve(t, ServerOptions{})
 	for _, c := range bustest.Cases() {
 		switch c.Name {
-		case "a subject's window", "API", "request and its failures":
+		case "a subject's window", "API", "request and its failures", "a caller that is gone":
 			t.Run(c.Name, func(t *testing.T) { c.Test(t, connect(t, ConnectOptions{URLs: []string{s.URL()}})) })
 		}
 	}
