@@ -180,6 +180,45 @@ func TestIncidentOneToken(t *testing.T) {
 	}
 }
 
+// TestIncidentOtherPrefill: beside the rogue there is an honest prefill. What the rogue sends is refused, and the one new attempt, with a
+// new reservation, goes to the other: the client gets the answer that the prompt has alone.
+func TestIncidentOtherPrefill(t *testing.T) {
+	r := newRig(t, rig.Options{})
+	ctx := t.Context()
+	for _, add := range []func() error{
+		func() error { return r.AddDecode(ctx, 128) },
+		func() error { return r.AddPrefill(ctx, 128, nil) },
+		func() error { return r.AddRogue(ctx, 128, rig.OneToken("default")) },
+		func() error { return r.Ready(ctx) },
+	} {
+		if err := add(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := r.Padded("My name is Ada.", "What is my name?", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, err := r.Solo(p.Tokens, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const asks = 12
+	for i := range asks {
+		a, err := r.Ask(ctx, "/v1/chat/completions", "", p.Chat(16, i%2 == 0))
+		if err != nil || a.Status != 200 || a.Text != alone.Text {
+			t.Errorf("request %d: %v, %d %s; want %q", i, err, a.Status, a.Body, alone.Text)
+		}
+	}
+	if err := r.Quiet(ctx, asks); err != nil {
+		t.Fatal(err)
+	}
+	c := r.Decode.Stats().Counters
+	if c.Finished != asks || c.GateRefused == 0 || c.Reserved != asks+c.GateRefused {
+		t.Errorf("finished %d of %d, refused by the gate %d, reserved %d", c.Finished, asks, c.GateRefused, c.Reserved)
+	}
+}
+
 // TestIncidentContent: acme's prompts hold secrets in words and fill the pool; it is freed. Umbra's requests of one token less than
 // the limit, the limit and one more never say a secret, and what they say is what an engine says that nobody else has used.
 func TestIncidentContent(t *testing.T) {

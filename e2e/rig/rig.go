@@ -207,16 +207,15 @@ func (r *Rig) AddRogue(ctx context.Context, pages int, plan func(rogue.Prompt) r
 	if err != nil {
 		return err
 	}
-	b, err := r.connect(ctx, "prefill/p1")
+	b, err := r.connect(ctx, "prefill/rogue")
 	if err != nil {
 		return err
 	}
-	w, err := rogue.Start(ctx, rogue.Config{ID: "p1", Model: r.Src.Name, Slug: slug, Bus: b, Keys: r.ring, Info: e.Info(), Compute: r.Compute,
+	w, err := rogue.Start(ctx, rogue.Config{ID: "rogue", Model: r.Src.Name, Slug: slug, Bus: b, Keys: r.ring, Info: e.Info(), Compute: r.Compute,
 		Plan: plan, Log: r.o.Log.With("role", "rogue")})
 	if err != nil {
 		return err
 	}
-	r.PrefillEngine = e
 	r.stop(w.Close)
 	return nil
 }
