@@ -252,3 +252,18 @@ func TestAdmitDefaults(t *testing.T) {
 		}
 	}
 }
+
+// TestReproduceLostReservation: decode promised, its answer was lost, and the promise ended before the Reserve was sent again.
+// Decode then knows the attempt as ended. That is a loss to be retried, and was once a 404 to the client.
+func TestReproduceLostReservation(t *testing.T) {
+	w := newWorld(t, Policy{})
+	w.submit("acme", 4, 2)
+	first := find1[SendReserve](w)
+	w.do(Reserved{Key: first.Key, Refused: kvtransfer.Errorf(kvtransfer.NotFound, "decode: reserve: attempt %s has ended", first.Key)})
+	if has[Finish](w.effects) {
+		t.Fatalf("the request ended: %s", describe(w.effects))
+	}
+	if again := find1[SendReserve](w); again.Key.ID != first.Key.ID || again.Key.Attempt != 2 {
+		t.Errorf("next attempt: %s", again.Key)
+	}
+}
