@@ -19,6 +19,9 @@ const (
 	KindZeroed     Kind = "zeroed"     // pages were cleared and are free
 	KindCheckpoint Kind = "checkpoint" // the writer is alive; signed
 	KindStopped    Kind = "stopped"    // the last record of a life that ended in order; signed
+
+	// KindFacts stands in the subject of a message with several records of which the last is not signed. No record has it.
+	KindFacts Kind = "facts"
 )
 
 // Facts is what a record says: one of the types of this file, or Unknown when another version wrote it.

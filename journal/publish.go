@@ -25,8 +25,8 @@ const (
 	SilentAfter     = 3 * CheckpointEvery
 )
 
-// run publishes the queue's head until it is stored, then the next. Checkpoints come in between; after a Close in order, the
-// last record says so.
+// run publishes what waits until it is stored, then what waits by then: one message carries as many records as there are, up to
+// the next one that is signed. Checkpoints come in between; after a Close in order, the last record says so.
 func (w *Writer) run(ctx context.Context) {
 	defer close(w.done)
 	defer w.abandon()
@@ -34,8 +34,8 @@ func (w *Writer) run(ctx context.Context) {
 	timer := time.NewTimer(w.cfg.Checkpoint)
 	defer timer.Stop()
 	for {
-		e, closing := w.head()
-		if e == nil {
+		batch, closing := w.waiting()
+		if len(batch) == 0 {
 			if closing {
 				w.farewell(ctx, &chain)
 				return
@@ -44,37 +44,57 @@ func (w *Writer) run(ctx context.Context) {
 			select {
 			case <-w.wake:
 			case <-timer.C:
-				if err := w.publish(ctx, &chain, Record{At: w.cfg.Now(), Facts: Checkpoint{Lost: w.lost()}}); err != nil && ctx.Err() != nil {
-					return
-				}
+				w.checkpoint(ctx, &chain)
 			case <-ctx.Done():
+			}
+			if ctx.Err() != nil {
 				return
 			}
 			continue
 		}
-		err := w.publish(ctx, &chain, e.rec)
+		err := w.publish(ctx, &chain, batch)
 		if ctx.Err() != nil && err != nil {
 			return
 		}
-		w.finish(e, err)
+		w.finish(len(batch), err)
 		if chain.Counter-chain.Signed >= coverEvery {
-			_ = w.publish(ctx, &chain, Record{At: w.cfg.Now(), Facts: Checkpoint{Lost: w.lost()}})
+			w.checkpoint(ctx, &chain)
 		}
 	}
 }
 
-// publish stores one record and moves the chain on.
-func (w *Writer) publish(ctx context.Context, chain *Chain, r Record) error {
-	b, next, err := chain.Next(r)
-	if err != nil {
-		return err
+func (w *Writer) checkpoint(ctx context.Context, chain *Chain) {
+	_ = w.publish(ctx, chain, []*entry{{rec: Record{At: w.cfg.Now(), Facts: Checkpoint{Lost: w.lost()}}}})
+}
+
+// publish stores records as one message and moves the chain on.
+func (w *Writer) publish(ctx context.Context, chain *Chain, batch []*entry) error {
+	var data, last []byte
+	next := *chain
+	for _, e := range batch {
+		b, to, err := next.Next(e.rec)
+		if err != nil {
+			return err
+		}
+		if data != nil {
+			data = append(data, '\n')
+		}
+		data, last, next = append(data, b...), b, to
 	}
-	if err := w.store(ctx, r, next, b); err != nil {
-		return err
-	}
-	next.Signed = chain.Signed
-	if Signs(r.Facts.kind()) {
+	kinds := batch[len(batch)-1].rec.Facts.kind()
+	m := bus.Enqueue{Data: data, Expect: w.cfg.Stream, ID: fmt.Sprintf("%s.%d.%d", next.Service, next.Epoch, next.Counter)}
+	switch {
+	case Signs(kinds):
 		next.Signed = next.Counter
+		if w.cfg.Signer != nil {
+			m.Header = map[string][]string{SignatureHeader: {hex.EncodeToString(Sign(w.cfg.Signer, last))}}
+		}
+	case len(batch) > 1:
+		kinds = KindFacts
+	}
+	m.Subject = w.cfg.Names.Journal(string(kinds), next.Service)
+	if err := w.store(ctx, m); err != nil {
+		return err
 	}
 	*chain = next
 	return nil
@@ -95,7 +115,7 @@ func (w *Writer) farewell(ctx context.Context, chain *Chain) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, farewellWait)
 	defer cancel()
-	_ = w.publish(ctx, chain, Record{At: w.cfg.Now(), Facts: Stopped{Lost: w.lost()}})
+	_ = w.publish(ctx, chain, []*entry{{rec: Record{At: w.cfg.Now(), Facts: Stopped{Lost: w.lost()}}}})
 }
 
 // lost is how many records were turned away so far.
@@ -117,45 +137,66 @@ func (w *Writer) abandon() {
 	}
 }
 
-// head gives the first entry that somebody still wants, and drops those that nobody does.
-func (w *Writer) head() (e *entry, closing bool) {
+// Bounds of one message.
+const (
+	batchRecords = 64
+	batchBytes   = 256 << 10 // of all records, unless one alone is larger
+)
+
+// waiting gives the entries at the head of the queue that one message takes, up to the first that is signed, and drops those
+// that nobody wants any more.
+func (w *Writer) waiting() (batch []*entry, closing bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.queue) > 0 && w.queue[0].gone {
-		w.queue = w.queue[1:]
-		w.stats.Refused++
+	kept := w.queue[:0]
+	for _, e := range w.queue {
+		if e.gone {
+			w.stats.Refused++
+			continue
+		}
+		kept = append(kept, e)
 	}
-	if len(w.queue) == 0 {
-		return nil, w.closing
+	clear(w.queue[len(kept):])
+	w.queue = kept
+	limit := batchBytes
+	if most := w.cfg.Bus.Limits().MaxPayload; most > 0 {
+		limit = min(limit, most/2)
 	}
-	return w.queue[0], w.closing
+	for size := 0; len(batch) < min(len(w.queue), batchRecords); {
+		e := w.queue[len(batch)]
+		if size += e.size; size > limit && len(batch) > 0 {
+			break
+		}
+		batch = append(batch, e)
+		if Signs(e.rec.Facts.kind()) {
+			break
+		}
+	}
+	return batch, w.closing
 }
 
-// finish reports the outcome of the queue's head and takes it off.
-func (w *Writer) finish(e *entry, err error) {
+// finish reports the outcome of the entries at the queue's head and takes them off.
+func (w *Writer) finish(n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queue = w.queue[1:]
-	if e.wait != nil {
-		e.wait <- err
-	} else {
-		w.puts--
+	for _, e := range w.queue[:n] {
+		if e.wait != nil {
+			e.wait <- err
+		} else {
+			w.puts--
+		}
+		if err != nil {
+			w.stats.Refused++
+		} else {
+			w.stats.Stored++
+		}
 	}
-	if err != nil {
-		w.stats.Refused++
-	} else {
-		w.stats.Stored++
-	}
+	w.queue = append([]*entry(nil), w.queue[n:]...)
 }
 
-// store publishes the same bytes until the bus has them. Only a record that the bus can never take, or the end of ctx, ends
+// store publishes the same bytes until the bus has them. Only a message that the bus can never take, or the end of ctx, ends
 // it with an error.
-func (w *Writer) store(ctx context.Context, r Record, at Chain, b []byte) error {
-	m := bus.Enqueue{Subject: w.cfg.Names.Journal(string(r.Facts.kind()), at.Service), Data: b, Expect: w.cfg.Stream,
-		ID: fmt.Sprintf("%s.%d.%d", at.Service, at.Epoch, at.Counter)}
-	if w.cfg.Signer != nil && Signs(r.Facts.kind()) {
-		m.Header = map[string][]string{SignatureHeader: {hex.EncodeToString(Sign(w.cfg.Signer, b))}}
-	}
+func (w *Writer) store(ctx context.Context, m bus.Enqueue) error {
 	pause := w.cfg.Wait
 	for {
 		try, cancel := context.WithTimeout(ctx, w.cfg.Try)
@@ -167,7 +208,7 @@ func (w *Writer) store(ctx context.Context, r Record, at Chain, b []byte) error 
 		}
 		w.changed(err)
 		if errors.Is(err, bus.ErrTooLarge) {
-			return fmt.Errorf("journal: %s of %s: %d bytes: %w", r.Facts.kind(), r.Key, len(b), err)
+			return fmt.Errorf("journal: %s: %d bytes: %w", m.Subject, len(m.Data), err)
 		}
 		timer := time.NewTimer(pause)
 		select {

@@ -4,7 +4,8 @@
 // of each service writes one chain: records are numbered from 1 without a gap and each carries the hash of the one before, so
 // an edit, a loss or a swap shows. A signature on a record vouches for all of its chain up to it; starts, verdicts,
 // checkpoints and stops are signed, and a running process writes a checkpoint at least every half minute, so that a lost tail
-// shows too. Records are JSON, so that any NATS client can read them, on <prefix>.journal.<kind>.<service>.
+// shows too. Records are JSON, so that any NATS client can read them, on <prefix>.journal.<kind>.<service>; under load a message
+// carries several, one a line, and its subject has the kind of the last where that is a signed one, else "facts".
 package journal
 
 import (
@@ -110,6 +111,9 @@ func (r Record) Encode() ([]byte, error) {
 	}
 	return b, nil
 }
+
+// Split gives the records of a message, in order. Its signature is that of the last.
+func Split(data []byte) [][]byte { return bytes.Split(data, []byte("\n")) }
 
 // Decode reads a record. One of a schema that is not known is refused; facts of an unknown kind are kept as Unknown.
 func Decode(b []byte) (Record, error) {

@@ -41,8 +41,9 @@ type Config struct {
 	Notify func(error)
 }
 
-// Writer publishes the records of one life of one service in order, one at a time, until each is acknowledged. A publish whose
-// acknowledgement got lost is repeated with the same bytes and the same message id, so a record is stored once.
+// Writer publishes the records of one life of one service in order, those that wait at a time as one message, until each is
+// acknowledged. A publish whose acknowledgement got lost is repeated with the same bytes and the same message id, so a record is
+// stored once.
 type Writer struct {
 	cfg  Config
 	wake chan struct{}
@@ -69,6 +70,7 @@ type Stats struct {
 
 type entry struct {
 	rec  Record
+	size int        // bytes, about
 	wait chan error // for Append; nil for Put. One value is sent.
 	gone bool       // Append gave up before it was tried
 }
@@ -103,7 +105,8 @@ func NewWriter(cfg Config) *Writer {
 // Put hands a record over and does not wait. ErrFull when the buffer is: the fact is not recorded, and the caller must not
 // take on what it was to record.
 func (w *Writer) Put(r Record) error {
-	if err := check(r); err != nil {
+	size, err := check(r)
+	if err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -116,17 +119,18 @@ func (w *Writer) Put(r Record) error {
 		return fmt.Errorf("%w: %d records wait, last failure: %v", ErrFull, w.puts, w.failing)
 	}
 	w.puts++
-	w.add(&entry{rec: r})
+	w.add(&entry{rec: r, size: size})
 	return nil
 }
 
 // Append hands a record over and waits until the bus has acknowledged it and all before it. An error means that it cannot be
 // relied upon; it may still be stored when its publish was already under way.
 func (w *Writer) Append(ctx context.Context, r Record) error {
-	if err := check(r); err != nil {
+	size, err := check(r)
+	if err != nil {
 		return err
 	}
-	e := &entry{rec: r, wait: make(chan error, 1)}
+	e := &entry{rec: r, size: size, wait: make(chan error, 1)}
 	w.mu.Lock()
 	if w.closing {
 		w.mu.Unlock()
@@ -145,10 +149,10 @@ func (w *Writer) Append(ctx context.Context, r Record) error {
 	return fmt.Errorf("journal: append %s of %s: %w, last failure: %v", r.Facts.kind(), r.Key, ctx.Err(), w.failing)
 }
 
-// check finds what would make a record impossible to publish at all.
-func check(r Record) error {
-	_, err := r.Encode()
-	return err
+// check finds what would make a record impossible to publish at all, and gives its size.
+func check(r Record) (size int, err error) {
+	b, err := r.Encode()
+	return len(b), err
 }
 
 // add puts an entry in the queue and wakes the goroutine. The lock is held.

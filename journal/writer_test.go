@@ -87,14 +87,25 @@ func (b *bench) stored() (out []Record) {
 		if err != nil {
 			b.t.Error(err)
 		}
-		r, err := c.Check(m.Data, sig)
-		if err != nil {
-			b.t.Error(err)
+		parts := Split(m.Data)
+		for i, part := range parts {
+			var own []byte
+			if i == len(parts)-1 {
+				own = sig
+			}
+			r, err := c.Check(part, own)
+			if err != nil {
+				b.t.Error(err)
+			}
+			out = append(out, r)
 		}
-		if want := "quire.journal." + string(r.Kind) + ".decode-d1"; m.Subject != want {
+		kind := out[len(out)-1].Kind
+		if len(parts) > 1 && !Signs(kind) {
+			kind = KindFacts
+		}
+		if want := "quire.journal." + string(kind) + ".decode-d1"; m.Subject != want {
 			b.t.Errorf("subject %s, want %s", m.Subject, want)
 		}
-		out = append(out, r)
 	}
 	return out
 }
@@ -110,6 +121,43 @@ func outputs(rs []Record) string {
 		}
 	}
 	return strings.Join(s, " ")
+}
+
+// What waits at a time travels as one message, up to the next verdict; a large record travels alone.
+func TestRecordsTravelTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		b.faults.set(bus.ErrTimeout)
+		put := func(r Record) {
+			if err := b.w.Put(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(finished(0))
+		synctest.Wait() // it is tried alone
+		for i := range 100 {
+			put(finished(i + 1))
+		}
+		put(Record{Facts: Verdict{OK: true}})
+		put(Record{Facts: Verdict{Detail: strings.Repeat("x", batchBytes)}})
+		put(finished(101))
+		put(Record{Facts: Sent{State: strings.Repeat("x", batchBytes)}})
+		put(finished(102))
+		b.faults.set(nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		var sizes []int
+		for _, m := range b.broker.Stored(bus.Names{}.JournalStream()) {
+			sizes = append(sizes, len(Split(m.Data)))
+		}
+		if fmt.Sprint(sizes) != "[1 64 37 1 1 1 1]" {
+			t.Errorf("records in messages: %v", sizes)
+		}
+		if got := b.stored(); len(got) != 106 {
+			t.Errorf("%d records", len(got))
+		}
+		b.close("")
+	})
 }
 
 func TestAppendIsAcknowledgedAfterAllBefore(t *testing.T) {
@@ -182,6 +230,7 @@ func TestAppendInTimeOrNotAtAll(t *testing.T) {
 		if err := b.w.Put(finished(1)); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // it is being tried, alone
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := b.w.Append(ctx, Record{Facts: Verdict{OK: true}})
@@ -309,6 +358,10 @@ func TestCheckpoints(t *testing.T) {
 			}
 		}
 		synctest.Wait()
+		if err := b.w.Put(finished(0)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
 		before := len(b.stored())
 		time.Sleep(defaultCheckpoint + time.Second)
 		synctest.Wait()
@@ -327,10 +380,10 @@ func TestCheckpoints(t *testing.T) {
 		}
 		bare := 0
 		for _, m := range b.broker.Stored(bus.Names{}.JournalStream()) {
-			if bare++; len(m.Header[SignatureHeader]) > 0 {
+			if bare += len(Split(m.Data)); len(m.Header[SignatureHeader]) > 0 {
 				bare = 0
 			}
-			if bare > coverEvery {
+			if bare > coverEvery+batchRecords {
 				t.Fatalf("%d records without a signature", bare)
 			}
 		}

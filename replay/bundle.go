@@ -19,7 +19,7 @@ import (
 )
 
 // A bundle is a journal as one file: gzip over lines of JSON. The first line says what it is, then comes one line for each
-// record, then one that counts them and has the SHA-256 of all lines before it.
+// message of the stream, then one that counts them and has the SHA-256 of all lines before it.
 const (
 	bundleFormat  = "quire journal bundle"
 	bundleVersion = 1
@@ -46,16 +46,16 @@ type bundleLine struct {
 	Time      time.Time       `json:"time"`
 	Subject   string          `json:"subject"`
 	Signature string          `json:"sig,omitempty"`
-	Data      json.RawMessage `json:"data,omitempty"` // a record, byte for byte
-	Text      []byte          `json:"text,omitempty"` // base64, where the data is no JSON
+	Data      json.RawMessage `json:"data,omitempty"` // one record, byte for byte
+	Text      []byte          `json:"text,omitempty"` // base64, where it is more than one, or none
 }
 
 type bundleTail struct {
-	End     bool   `json:"end"`
-	First   uint64 `json:"first"`
-	Last    uint64 `json:"last"`
-	Records uint64 `json:"records"`
-	Sum     string `json:"sha256"`
+	End      bool   `json:"end"`
+	First    uint64 `json:"first"`
+	Last     uint64 `json:"last"`
+	Messages uint64 `json:"messages"`
+	Sum      string `json:"sha256"`
 }
 
 // Bundle is a bundle in a file.
@@ -73,7 +73,7 @@ func IsBundle(path string) bool {
 	return err == nil && magic == [2]byte{0x1f, 0x8b}
 }
 
-// Export writes every record of a source into a new file, and gives how many.
+// Export writes every message of a source into a new file, and gives how many.
 func Export(ctx context.Context, src Source, path string) (n uint64, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -104,7 +104,7 @@ func Export(ctx context.Context, src Source, path string) (n uint64, err error) 
 	if err != nil {
 		return n, err
 	}
-	tail := bundleTail{End: true, First: ext.First, Last: ext.Last, Records: n, Sum: hex.EncodeToString(sum.Sum(nil))}
+	tail := bundleTail{End: true, First: ext.First, Last: ext.Last, Messages: n, Sum: hex.EncodeToString(sum.Sum(nil))}
 	if err := json.NewEncoder(z).Encode(tail); err != nil {
 		return n, err
 	}
@@ -167,12 +167,12 @@ func readBundle(ctx context.Context, f io.Reader, fn func(Item) error) (Extent, 
 		}
 		line, err := r.line()
 		if err != nil {
-			return ext, fmt.Errorf("%w: after %d records: %w", ErrCut, ext.Records, err)
+			return ext, fmt.Errorf("%w: after %d messages: %w", ErrCut, ext.Messages, err)
 		}
 		var tail bundleTail
 		if bytes.HasPrefix(line, []byte(`{"end":`)) && strict(line, &tail) == nil {
-			if tail.Records != ext.Records || tail.Sum != hex.EncodeToString(r.sum.Sum(nil)) {
-				return ext, fmt.Errorf("%w: %d records, %d stated", ErrCut, ext.Records, tail.Records)
+			if tail.Messages != ext.Messages || tail.Sum != hex.EncodeToString(r.sum.Sum(nil)) {
+				return ext, fmt.Errorf("%w: %d messages, %d stated", ErrCut, ext.Messages, tail.Messages)
 			}
 			if _, err := r.in.ReadByte(); err != io.EOF {
 				return ext, fmt.Errorf("%w: something follows its end", ErrCut)
@@ -184,11 +184,11 @@ func readBundle(ctx context.Context, f io.Reader, fn func(Item) error) (Extent, 
 		if err == nil && it.Sequence <= last {
 			err = fmt.Errorf("sequence %d after %d", it.Sequence, last)
 		}
-		if ext.Records++; err == nil && ext.Records > maxRecords {
-			err = fmt.Errorf("more than %d records", maxRecords)
+		if ext.Messages++; err == nil && ext.Messages > maxRecords {
+			err = fmt.Errorf("more than %d messages", maxRecords)
 		}
 		if err != nil {
-			return ext, fmt.Errorf("%w: record %d: %w", ErrBundle, ext.Records, err)
+			return ext, fmt.Errorf("%w: message %d: %w", ErrBundle, ext.Messages, err)
 		}
 		last = it.Sequence
 		r.sum.Write(line)

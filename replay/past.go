@@ -69,6 +69,7 @@ type Past struct {
 	Requests []*Request // in order of their first record
 	Attempts []*Attempt // in order of their first record
 	Findings []Finding  // what is wrong with the record itself
+	Records  int        // that were read
 	Partial  bool       // the stream's first records are gone
 	Kinds    map[journal.Kind]int
 
@@ -109,7 +110,7 @@ func Read(ctx context.Context, src Source, keys seal.Verifier) (*Past, error) {
 	return p, nil
 }
 
-// take reads one record.
+// take reads one message: one record, or several, of which the last may be signed.
 func (p *Past) take(it Item) {
 	if p.check == nil {
 		p.Partial = it.Sequence > 1
@@ -118,14 +119,30 @@ func (p *Past) take(it Item) {
 		p.find(Broken, "stream", it.Sequence, kvtransfer.Key{}, "%d messages are missing before sequence %d", it.Sequence-p.last.Sequence-1, it.Sequence)
 	}
 	p.last = Event{Sequence: it.Sequence, Time: it.Time}
-	r, err := p.check.Check(it.Data, it.Signature)
+	parts := journal.Split(it.Data)
+	for i, b := range parts {
+		var sig []byte
+		if i == len(parts)-1 {
+			sig = it.Signature
+		}
+		p.record(it, b, sig, len(parts) == 1)
+	}
+}
+
+func (p *Past) record(it Item, b, sig []byte, alone bool) {
+	p.Records++
+	r, err := p.check.Check(b, sig)
 	if err != nil {
 		p.find(Broken, "chain", it.Sequence, r.Key, "%s", strings.TrimPrefix(err.Error(), "journal: "))
 	}
 	if r.Facts == nil || journal.Spurious(err) {
 		return
 	}
-	if want := ".journal." + string(r.Kind) + "." + r.Service; !strings.HasSuffix(it.Subject, want) {
+	want := "." + r.Service
+	if alone {
+		want = ".journal." + string(r.Kind) + want
+	}
+	if !strings.HasSuffix(it.Subject, want) {
 		p.find(Broken, "chain", it.Sequence, r.Key, "%s record %d of %s is on subject %.80q", r.Kind, r.Counter, r.Service, it.Subject)
 	}
 	p.Kinds[r.Kind]++

@@ -10,12 +10,12 @@ import (
 	"quire/journal"
 )
 
-// Item is one record as the stream has it, not yet looked at.
+// Item is one message of the stream, not yet looked at: one record, or several, one a line.
 type Item struct {
 	Sequence  uint64 // in the stream
 	Time      time.Time
 	Subject   string
-	Signature []byte // nil when it has none
+	Signature []byte // of the last record; nil when it has none
 	Data      []byte
 }
 
@@ -24,14 +24,14 @@ type Extent struct {
 	Name        string `json:"name"`            // of the source
 	First       uint64 `json:"first"`           // sequences
 	Last        uint64 `json:"last"`            //
-	Records     uint64 `json:"records"`         // fewer than last-first+1 when some were taken out
+	Messages    uint64 `json:"messages"`        // fewer than last-first+1 when some were taken out
 	Bytes       uint64 `json:"bytes,omitempty"` // that the stream takes
 	PublicKeys  bool   `json:"signatures"`      // signatures were checked
 	FirstStored string `json:"first_stored"`    // times of the server, RFC 3339
 	LastStored  string `json:"last_stored"`
 }
 
-// Source gives every record once, in order.
+// Source gives every message once, in order.
 type Source interface {
 	Items(ctx context.Context, fn func(Item) error) (Extent, error)
 }
@@ -55,5 +55,5 @@ func (s Stream) Items(ctx context.Context, fn func(Item) error) (Extent, error) 
 		}
 		return fn(it)
 	})
-	return Extent{Name: s.Name, First: st.First, Last: st.Last, Records: st.Messages, Bytes: st.Bytes}, err
+	return Extent{Name: s.Name, First: st.First, Last: st.Last, Messages: st.Messages, Bytes: st.Bytes}, err
 }

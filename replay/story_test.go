@@ -149,3 +149,34 @@ func TestReport(t *testing.T) {
 		t.Error("a report without a signature checks")
 	}
 }
+
+// Records that came in one message tell the same as those that came one by one.
+func TestMessagesOfSeveralRecords(t *testing.T) {
+	w := incident(t)
+	want := w.read().Exposure(time.Time{}, time.Time{}, "")
+	var packed []Item
+	for _, it := range w.items {
+		service := it.Subject[strings.LastIndexByte(it.Subject, '.'):]
+		if n := len(packed) - 1; n >= 0 && packed[n].Signature == nil && strings.HasSuffix(packed[n].Subject, service) {
+			packed[n].Data = append(append(packed[n].Data[:len(packed[n].Data):len(packed[n].Data)], '\n'), it.Data...)
+			packed[n].Signature, packed[n].Subject = it.Signature, "quire.journal.facts"+service
+			continue
+		}
+		it.Sequence = uint64(len(packed) + 1)
+		packed = append(packed, it)
+	}
+	n := len(w.items)
+	w.items = packed
+	p := w.read()
+	got := p.Exposure(time.Time{}, time.Time{}, "")
+	if len(packed) >= n || p.Records != n || got.Notice != want.Notice || len(got.Exposed) != len(want.Exposed) || !got.Complete {
+		t.Errorf("%d messages of %d records: %s %v", len(packed), p.Records, got.Notice, got.Gaps)
+	}
+	path := filepath.Join(t.TempDir(), "b")
+	if _, err := Export(t.Context(), w, path); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Read(t.Context(), Bundle{path}, ring{}); err != nil || p.Records != n {
+		t.Error(err)
+	}
+}

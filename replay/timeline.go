@@ -71,8 +71,8 @@ func service(l *Life) string { return l.Role + " " + l.ID }
 // phases is the order in which a hand-off has its steps. Services write their records one by one, so that the stream may have
 // one service's later step before another's earlier one; within a service the order is the chain's.
 var phases = map[string]int{
-	"reserved": 1, "job": 2, "claimed": 3, "refused": 4, "frames": 4, "sent": 5, "manifest": 6, "gate": 7, "witness": 8,
-	"finished": 9, "ended": 9, "pages": 10,
+	"reserved": 1, "job": 2, "claimed": 3, "refused": 4, "frames": 4, "sent": 5, "manifest": 6, "gate": 7, "owned": 8, "witness": 9,
+	"finished": 10, "ended": 10, "pages": 11,
 }
 
 // teller turns events into lines; first is each life's clock at its first record of the attempt.
@@ -123,6 +123,11 @@ func (t *teller) tell(ev Event) {
 	case journal.Verdict:
 		t.verdict(ev, f)
 	case journal.Witness:
+		how := "the journal has the verdict; kernels may read"
+		if f.Unjournaled {
+			how = "the journal has no verdict; kernels read all the same"
+		}
+		t.add(ev, kvtransfer.Tick(f.OwnedMicros), "owned", "%s", how).Bad = f.Unjournaled
 		text := fmt.Sprintf("layer 0 of %d rows and all layers of the last one agree; the first token leaves", f.Read)
 		if f.Result != "agreed" {
 			text = "REFUSED      " + f.Detail

@@ -65,7 +65,7 @@ func (w *world) Items(_ context.Context, fn func(Item) error) (Extent, error) {
 		}
 	}
 	first, last := w.items[0].Sequence, w.items[len(w.items)-1].Sequence
-	return Extent{Name: "QUIRE_JOURNAL", First: first, Last: last, Records: uint64(len(w.items))}, nil
+	return Extent{Name: "QUIRE_JOURNAL", First: first, Last: last, Messages: uint64(len(w.items))}, nil
 }
 
 func (w *world) put(p kvtransfer.Peer, r journal.Record) {

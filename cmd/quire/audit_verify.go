@@ -47,7 +47,7 @@ func printVerification(w io.Writer, v replay.Verification) error {
 	if v.Extent.Bytes > 0 {
 		size = fmt.Sprintf(" in %d bytes", v.Extent.Bytes)
 	}
-	fmt.Fprintf(w, "%s: %d records%s, sequences %d to %d, %d lives, %d requests, %d attempts, %d open; %s\n", v.Extent.Name, v.Extent.Records, size,
+	fmt.Fprintf(w, "%s: %d records%s, sequences %d to %d, %d lives, %d requests, %d attempts, %d open; %s\n", v.Extent.Name, v.Records, size,
 		v.Extent.First, v.Extent.Last, v.Lives, v.Requests, v.Attempts, v.Open, signatures)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, r := range v.Rules {

@@ -28,8 +28,8 @@ func (c *replayExportCmd) Run(s streams) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(s.out, map[string]any{"file": c.To, "records": n})
+		return printJSON(s.out, map[string]any{"file": c.To, "messages": n})
 	}
-	fmt.Fprintf(s.out, "%d records in %s\n", n, c.To)
+	fmt.Fprintf(s.out, "%d messages in %s\n", n, c.To)
 	return nil
 }
