@@ -54,6 +54,7 @@ func fetch(t *testing.T, url string) string {
 type result struct {
 	Status       int
 	Text, Finish string
+	Picks        string // every token and its log probability, where they were asked for
 	Error        string // code
 	Done         bool   // [DONE] came
 }
@@ -107,10 +108,18 @@ func perform(ctx context.Context, http_ string, path string, body map[string]any
 func (r *result) take(b []byte) error {
 	var p struct {
 		Choices []struct {
-			Text    string
-			Message struct{ Content string }
-			Delta   struct{ Content string }
-			Finish  string `json:"finish_reason"`
+			Text     string
+			Message  struct{ Content string }
+			Delta    struct{ Content string }
+			Finish   string `json:"finish_reason"`
+			Logprobs struct {
+				Content []struct { // of a chat
+					Bytes   []byte
+					Logprob json.Number
+				}
+				Tokens  []string      // of a completion
+				Offered []json.Number `json:"token_logprobs"`
+			}
 		}
 		Error struct{ Code string }
 	}
@@ -121,6 +130,12 @@ func (r *result) take(b []byte) error {
 		r.Text += c.Text + c.Message.Content + c.Delta.Content
 		if c.Finish != "" {
 			r.Finish = c.Finish
+		}
+		for _, l := range c.Logprobs.Content {
+			r.Picks += fmt.Sprintf("%x %s\n", l.Bytes, l.Logprob)
+		}
+		for i, token := range c.Logprobs.Tokens {
+			r.Picks += fmt.Sprintf("%q %s\n", token, c.Logprobs.Offered[i])
 		}
 	}
 	if p.Error.Code != "" {
@@ -261,7 +276,7 @@ func TestKillBus(t *testing.T) {
 	})
 }
 
-// Many at once, of different kinds: each gets what it gets alone, to the byte.
+// Many at once, of different kinds: each gets what it gets alone, to the byte and to the last bit of every token's log probability.
 func TestManyEqualTheirSoloAnswers(t *testing.T) {
 	_, http, _ := up(t, "--prefill", "2", "--decode", "2", "--max-running-requests", "8", "--chunked-prefill-size", "48")
 	type ask struct {
@@ -273,10 +288,12 @@ func TestManyEqualTheirSoloAnswers(t *testing.T) {
 		body := map[string]any{"max_tokens": 16 + i, "seed": i, "temperature": float64(i%3) * 0.6, "stream": i%2 == 0, "top_p": 0.95}
 		if i%4 < 2 {
 			body["messages"] = []turn{{"system", fmt.Sprintf("Mia's code is 48%d1. ", i) + strings.Repeat("The wind moved the tall grass. ", 3*i)}, {"user", "What is Mia's code?"}}
+			body["logprobs"] = true
 			asks = append(asks, ask{"/v1/chat/completions", body})
 			continue
 		}
 		body["prompt"], body["ignore_eos"] = strings.Repeat("Once upon a time ", 1+i*2), true
+		body["logprobs"] = 1
 		asks = append(asks, ask{"/v1/completions", body})
 	}
 	together := make([]result, len(asks))
@@ -292,7 +309,7 @@ func TestManyEqualTheirSoloAnswers(t *testing.T) {
 	wg.Wait()
 	for i, a := range asks {
 		alone, err := perform(t.Context(), http, a.path, a.body, nil)
-		if err != nil || alone.Status != 200 || alone.Text == "" || together[i] != alone {
+		if err != nil || alone.Status != 200 || alone.Text == "" || alone.Picks == "" || together[i] != alone {
 			t.Errorf("request %d: together %+v\nalone %+v, %v", i, together[i], alone, err)
 		}
 	}
