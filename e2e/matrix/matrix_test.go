@@ -76,6 +76,9 @@ func (c cell) staysOpen() bool {
 	return c.fault == redelivery && (c.step == frame || c.step == manifest)
 }
 
+// overtaken says that a resend can bring what is held, so that the request may end well before it is given up.
+func (c cell) overtaken() bool { return c.step == outcome || c.step == token || c.step == end }
+
 // play runs a cell in a world of its own. barrier is called where the bus restarts.
 func (c cell) play(w *world, barrier func() error) error {
 	ours := func(m *message) bool {
@@ -124,7 +127,11 @@ func (w *world) caught(r *rule) (*message, error) {
 func (c cell) strike(w *world, a *request, late *message, follow chan struct{}, barrier func() error) error {
 	switch c.fault {
 	case cancel:
-		return w.router.Cancel(w.ctx, a.tenant, a.stream.ID())
+		err := w.router.Cancel(w.ctx, a.tenant, a.stream.ID())
+		if e, _ := router.AsError(err); err != nil && e.Code == kvtransfer.NotFound && c.overtaken() {
+			return nil
+		}
+		return err
 	case clientGone:
 		a.cancel()
 	case leaseOut:
@@ -196,6 +203,10 @@ func (c cell) reuse(w *world, a *request, hold *rule, late *message) error {
 	}
 	switch c.fault {
 	case cancel, clientGone:
+		if c.overtaken() && w.wait(a) == nil && a.err == nil {
+			err = w.answered(a)
+			break
+		}
 		err = w.ended(a, map[fault]kvtransfer.Code{cancel: kvtransfer.Cancelled, clientGone: kvtransfer.ClientGone}[c.fault])
 	default:
 		err = w.answered(a)
