@@ -160,7 +160,7 @@ func (p *Past) read(a *Attempt) (Response, bool) {
 	admitted := false
 	if a.Verdict != nil {
 		v := a.Verdict.Facts.(journal.Verdict)
-		out.Sent, out.Time, out.Sequence = v.Sent, a.Verdict.Time.Format(time.RFC3339Nano), a.Verdict.Sequence
+		out.Sent, out.Time, out.Sequence = v.Sent, a.Verdict.Time.Format("2006-01-02T15:04:05.000Z07:00"), a.Verdict.Sequence
 		admitted = v.OK && first != nil && a.Verdict.Sequence < first.Sequence
 	}
 	if !read {

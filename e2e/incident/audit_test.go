@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -25,6 +26,8 @@ import (
 	"quire/model"
 	"quire/replay"
 )
+
+var bundleDir = flag.String("bundle", "", "write the journal of the audited scene into this folder as journal.qjb, with the cluster's public keys beside it")
 
 // memory is an engine that notes, for every slot of every page and every layer, who wrote it last, and for every reader whose
 // slots it read. It knows nothing of hand-offs, gates or journals.
@@ -160,6 +163,9 @@ func TestIncidentAudit(t *testing.T) {
 	}
 	mem.mu.Unlock()
 	past := record(t, r, dir, len(asked))
+	if *bundleDir != "" {
+		export(t, r, dir)
+	}
 	exposure := past.Exposure(time.Time{}, time.Time{}, "")
 	t.Log(exposure.Notice)
 	got := map[string][]string{}
@@ -226,6 +232,20 @@ func record(t *testing.T, r *rig.Rig, dir string, requests int) *replay.Past {
 			t.Fatalf("%d of %d requests have ended in the journal, pages free: %t", ended, requests, free)
 		case <-time.After(20 * time.Millisecond):
 		}
+	}
+}
+
+// export keeps the journal for people.
+func export(t *testing.T, r *rig.Rig, dir string) {
+	conn := must(jet.Connect(t.Context(), jet.ConnectOptions{URLs: []string{r.NATS}}))(t)
+	defer conn.Close()
+	_, err := replay.Export(t.Context(), replay.Stream{Reader: conn, Name: bus.Names{}.JournalStream()}, filepath.Join(*bundleDir, "journal.qjb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := must(os.ReadFile(filepath.Join(dir, "keys", "cluster.json")))(t)
+	if err := os.WriteFile(filepath.Join(*bundleDir, "cluster.json"), public, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
