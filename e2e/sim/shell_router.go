@@ -292,6 +292,9 @@ func (s *routerShell) bind(k kvtransfer.Key, hash, decode [32]byte) error {
 }
 
 func (s *routerShell) storeJob(e router.StoreJob) {
+	if e.Target != kvtransfer.AnyWorker {
+		s.w.cov.mark("job for one prefill")
+	}
 	job := s.rogue.job(kvtransfer.Job{Reservation: e.Reservation, Tokens: e.Tokens})
 	s.p.c.enqueue(bus.Enqueue{Subject: s.w.names.JobFor(e.Model, e.Pool, e.Target, e.Key.String()), ID: "job." + e.Key.String(),
 		Data: s.sign(kvtransfer.KindJob, &job), Expect: s.w.names.JobsStream()}, storeTimeout, func(seq uint64, err error) {
