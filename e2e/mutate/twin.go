@@ -187,9 +187,10 @@ func (c *collector) operands(t target, s source, f *ast.FuncDecl, e ast.Expr) {
 	for _, x := range []ast.Expr{b.X, b.Y} {
 		inner, ok := x.(*ast.BinaryExpr)
 		if !ok || inner.Op != b.Op { // of a && b && c, not a && b
-			if b.Op == token.LAND {
+			switch {
+			case b.Op == token.LAND && t.ands:
 				c.wrap(t, s, f, x, "(missingCheck(%d) || (", "always")
-			} else {
+			case b.Op == token.LOR:
 				c.wrap(t, s, f, x, "(!missingCheck(%d) && (", "never")
 			}
 		}
