@@ -11,9 +11,9 @@ import (
 type link interface {
 	toBus(fn func())
 	toProc(fn func())
-	// twice says whether a message goes over this link two times now; garble gives its bytes as they come out at the other end.
+	// twice says whether a message goes over this link two times now; sent gives its bytes as they come out at the other end.
 	twice() bool
-	garble(data []byte) []byte
+	sent(subject string, data []byte) []byte
 	// sure is toProc for what the client library makes good by itself: it comes late, once, after a cut link is mended.
 	sure(fn func())
 	// after counts on the process's own clock and ends with the process.
@@ -111,7 +111,7 @@ func (c *conn) publish(m bus.Msg) error {
 	if err := c.sendable("publish", m); err != nil {
 		return err
 	}
-	m.Data = c.l.garble(m.Data)
+	m.Data = c.l.sent(m.Subject, m.Data)
 	send := func() {
 		if c.b.up {
 			c.b.route(m)
@@ -157,6 +157,19 @@ func (b *broker) route(m bus.Msg) int {
 	return n
 }
 
+// replay puts a message on the bus once more, long after it was sent: whoever recorded the bus can do that.
+func (b *broker) replay(m bus.Msg) {
+	if !b.up {
+		return
+	}
+	if s := b.streamOf(m.Subject); s != nil {
+		_, _ = s.store(m, "")
+		return
+	}
+	m.Reply = "_INBOX.nobody"
+	b.route(m)
+}
+
 func (c *conn) subscribe(subject, queue string, fn func(bus.Msg)) (*subscription, error) {
 	if err := c.ready("subscribe to " + subject); err != nil {
 		return nil, err
@@ -178,6 +191,7 @@ func (c *conn) request(m bus.Msg, timeout Time, cb func(bus.Msg, error)) {
 		return
 	}
 	c.b.calls++
+	m.Data = c.l.sent(m.Subject, m.Data)
 	m.Reply = fmt.Sprintf("_INBOX.%d", c.b.calls)
 	done := false
 	finish := func(answer bus.Msg, err error) {

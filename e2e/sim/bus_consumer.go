@@ -120,7 +120,7 @@ func (m *member) join() error {
 
 // rejoin makes the consumer again, as often as it takes: its stream may be somebody else's to make.
 func (m *member) rejoin() {
-	if m.gone || m.cons != nil || m.c.gone {
+	if m.gone || m.cons != nil || m.c.gone || m.c.closed {
 		return
 	}
 	if !m.c.b.up || m.join() != nil {
@@ -194,6 +194,7 @@ func (c *consumer) end() {
 		m.cons = nil
 		m.c.members = slices.DeleteFunc(m.c.members, func(o *member) bool { return o == m })
 		m.c.lost = append(m.c.lost, m)
+		m.c.l.after(500*ms, m.rejoin) // pulls miss heartbeats
 	}
 	c.members = nil
 }

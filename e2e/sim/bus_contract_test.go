@@ -78,7 +78,7 @@ func (p plain) toBus(fn func())                { p.q.after(0, fn) }
 func (p plain) toProc(fn func())               { p.q.after(0, fn) }
 func (p plain) sure(fn func())                 { p.q.after(0, fn) }
 func (p plain) twice() bool                    { return false }
-func (p plain) garble(b []byte) []byte         { return b }
+func (p plain) sent(_ string, b []byte) []byte { return b }
 func (p plain) after(d Time, fn func()) *timer { return p.q.after(d, fn) }
 
 // adapter is bus.Bus over one connection.

@@ -177,7 +177,7 @@ func (c *conn) enqueue(e bus.Enqueue, timeout Time, cb func(uint64, error)) {
 		c.l.after(0, func() { cb(0, err) })
 		return
 	}
-	m.Data = c.l.garble(m.Data)
+	m.Data = c.l.sent(m.Subject, m.Data)
 	store := func() (uint64, error) {
 		s := c.b.streamOf(e.Subject)
 		if s == nil {

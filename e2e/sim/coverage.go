@@ -18,6 +18,7 @@ import (
 type Coverage struct {
 	Pairs map[Pair]uint64
 	Marks map[string]uint64
+	log   func(string) // of faults; nil = none
 }
 
 // Pair is a message that met a state.
@@ -36,7 +37,12 @@ func (c *Coverage) Add(o *Coverage) {
 	}
 }
 
-func (c *Coverage) mark(what string) { c.Marks[what]++ }
+func (c *Coverage) mark(what string) {
+	c.Marks[what]++
+	if c.log != nil && strings.HasPrefix(what, "fault: ") && !strings.HasPrefix(what, "fault: message") {
+		c.log(what)
+	}
+}
 
 func (c *Coverage) pair(side, state, message string) string {
 	c.Pairs[Pair{side, state, message}]++

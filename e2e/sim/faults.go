@@ -30,6 +30,7 @@ func (w *World) schedule() {
 	})
 	w.sometimes(p.Drain, func() { w.drain(w.anyNode()) })
 	w.sometimes(p.Burst, func() { w.net.burst = max(w.net.burst, w.q.now+w.dice.between(50*ms, 1200*ms)) })
+	w.sometimes(p.Replay, w.net.replay)
 	if p.DeviceFail > 0 {
 		w.sometimes(1, func() {
 			w.deviceFail = w.plan.DeviceFail * pick(w.dice, 1., 1, 10, 20)

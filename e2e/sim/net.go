@@ -1,5 +1,11 @@
 package sim
 
+import (
+	"strings"
+
+	"quire/bus"
+)
+
 // network is the way of messages between processes and the bus. Zero chances mean a network without faults.
 type network struct {
 	w        *World
@@ -8,9 +14,10 @@ type network struct {
 	dup      float64 // messages repeated
 	spike    float64 // messages that take up to spikeMax
 	spikeMax Time
-	flip     float64 // messages with a changed byte
-	fifo     bool    // a link keeps the order
-	burst    Time    // until then nothing gets from the bus to a router: the middle of a stream of tokens is lost
+	flip     float64   // messages with a changed byte
+	fifo     bool      // a link keeps the order
+	tape     []bus.Msg // the last messages, for replays
+	burst    Time      // until then nothing gets from the bus to a router: the middle of a stream of tokens is lost
 }
 
 func (n *network) delay() Time {
@@ -61,4 +68,25 @@ func (n *network) garble(data []byte) []byte {
 func (n *network) heal() {
 	n.drop, n.dup, n.spike, n.flip, n.burst = 0, 0, 0, 0, 0
 	n.min, n.max = 100, 1*ms
+}
+
+// record keeps a message for a replay; heartbeats, answers and the journal are not worth it.
+func (n *network) record(subject string, data []byte) {
+	if n.w.plan.Replay == 0 || strings.HasPrefix(subject, "_INBOX") || strings.HasPrefix(subject, "quire.hb.") || strings.HasPrefix(subject, "quire.journal") {
+		return
+	}
+	if len(n.tape) >= 256 {
+		n.tape = n.tape[128:]
+	}
+	n.tape = append(n.tape, bus.Msg{Subject: subject, Data: data})
+}
+
+// replay sends one of them again, more often a late one.
+func (n *network) replay() {
+	if len(n.tape) == 0 {
+		return
+	}
+	i := max(n.w.dice.IntN(len(n.tape)), n.w.dice.IntN(len(n.tape)))
+	n.w.cov.mark("fault: old message replayed")
+	n.w.bus.replay(n.tape[i])
 }

@@ -32,6 +32,7 @@ type Plan struct {
 	SpikeMax                                                                Time
 	FIFO                                                                    bool
 	Crash, Pause, Cut, Slow, BusRestart, JournalDown, Drain, Burst, Trouble float64
+	Replay                                                                  float64 // old messages sent again, a second
 	Rogue                                                                   float64 // chance that a prefill or router lies in a life
 	SyncEvery                                                               Time    // of the bus's files
 	Clocks                                                                  bool    // run at different speeds
@@ -61,6 +62,9 @@ func drawPlan(seed uint64) *Plan {
 	p.router = router.Policy{Model: "fake", Context: p.engine.Context, DefaultMaxTokens: 5, MaxQueue: 8 + d.IntN(16), MaxQueueTenant: 4 + d.IntN(8),
 		MaxRunningTenant: pick(d, 0, 0, 2), Silence: 900 * kvtransfer.Millisecond, LostAfter: 1300 * kvtransfer.Millisecond,
 		Grace: 1500 * kvtransfer.Millisecond, Patience: kvtransfer.Second, DefaultDeadline: 12 * kvtransfer.Second}
+	if d.chance(0.2) { // a crowd
+		p.Asks, p.PromptMax, p.decode.MaxOpen, p.decodePages, p.prefillPages = 30+d.IntN(30), 6, 4+d.IntN(5), 12+d.IntN(20), 8+d.IntN(12)
+	}
 	p.drawFaults(d)
 	return p
 }
@@ -91,6 +95,7 @@ func (p *Plan) drawFaults(d dice) {
 	some(&p.Drain, 0.4)
 	some(&p.Burst, 0.6)
 	some(&p.Rogue, 0.8)
+	some(&p.Replay, 60)
 	if d.chance(0.5) {
 		p.SyncEvery = pick(d, 0, 100*ms, 2*sec)
 	}
@@ -98,7 +103,7 @@ func (p *Plan) drawFaults(d dice) {
 
 // faulty says that there is any fault that a request may be lost for.
 func (p *Plan) faulty() bool {
-	return p.Drop+p.Dup+p.Spike+p.Flip+p.DeviceFail+p.Crash+p.Pause+p.Cut+p.Slow+p.BusRestart+p.JournalDown+p.Drain+p.Burst+p.Rogue > 0
+	return p.Drop+p.Dup+p.Spike+p.Flip+p.DeviceFail+p.Crash+p.Pause+p.Cut+p.Slow+p.BusRestart+p.JournalDown+p.Drain+p.Burst+p.Rogue+p.Replay > 0
 }
 
 // limitRows is how many rows a request may take when everybody is there.

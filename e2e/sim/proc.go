@@ -146,8 +146,11 @@ func (p *proc) twice() bool {
 	return true
 }
 
-// garble implements link.
-func (p *proc) garble(data []byte) []byte { return p.w.net.garble(data) }
+// sent implements link.
+func (p *proc) sent(subject string, data []byte) []byte {
+	p.w.net.record(subject, data)
+	return p.w.net.garble(data)
+}
 
 // sure implements link.
 func (p *proc) sure(fn func()) {

@@ -344,11 +344,14 @@ func (s *decodeShell) handle(ev decode.Event) {
 
 func (s *decodeShell) once(ev decode.Event) {
 	s.w.note(s.peer, s.w.cov.decode(s.loop, ev))
-	for _, fx := range s.loop.Handle(ev) {
+	fxs := s.loop.Handle(ev)
+	for _, fx := range fxs {
 		s.w.cov.decodeEffect(fx)
 		s.perform(fx)
 	}
-	s.w.pages.verify(s.peer, s.loop.Verify)
+	if _, isTick := ev.(decode.Tick); !isTick || len(fxs) > 0 {
+		s.w.pages.verify(s.peer, s.loop.Verify)
+	}
 }
 
 func (s *decodeShell) perform(fx decode.Effect) {

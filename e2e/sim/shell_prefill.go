@@ -230,11 +230,14 @@ func (s *prefillShell) once(ev prefill.Event) {
 		return
 	}
 	s.w.note(s.peer, s.w.cov.prefill(s.loop, ev))
-	for _, fx := range s.loop.Handle(ev) {
+	fxs := s.loop.Handle(ev)
+	for _, fx := range fxs {
 		s.w.cov.prefillEffect(fx)
 		s.perform(fx)
 	}
-	s.w.pages.verify(s.peer, s.loop.Verify)
+	if _, isTick := ev.(prefill.Tick); !isTick || len(fxs) > 0 {
+		s.w.pages.verify(s.peer, s.loop.Verify)
+	}
 }
 
 func (s *prefillShell) perform(fx prefill.Effect) {

@@ -77,6 +77,9 @@ func newWorld(seed uint64, o Options) *World {
 	if o.change != nil {
 		o.change(w.plan)
 	}
+	if w.trace != nil {
+		w.cov.log = func(what string) { w.logf("%s", what) }
+	}
 	w.keys = ring{secret: [32]byte(w.ids.bytes(32))}
 	if o.keys != nil {
 		w.keys = o.keys
@@ -141,6 +144,9 @@ func (w *World) fail(check, format string, args ...any) {
 		first, more, _ := strings.Cut(fmt.Sprintf(format, args...), "\n")
 		w.failure = &Failure{Check: check, Detail: first, More: more, Seed: w.Seed, At: w.q.now}
 		w.logf("FAILED: %s: %s\n%s", check, first, more)
+		if w.trace != nil {
+			w.logf("%s", w.dump())
+		}
 	}
 }
 
