@@ -23,7 +23,7 @@ var levels = map[string]int{
 	"device":     1,
 	"keys":       2,
 	"bus":        3, "model": 3,
-	"journal": 4, "embedded": 4,
+	"journal": 4, "tape": 4, "embedded": 4,
 	"router": 5, "prefill": 5, "decode": 5,
 	"cluster": 6, "procfile": 6,
 	"replay": 7, "bench": 7,

@@ -27,3 +27,8 @@ type Reader interface {
 	// error from fn ends it and is returned. ErrNoStream when the stream is not there.
 	Read(ctx context.Context, stream string, from uint64, fn func(Stored) error) (StreamState, error)
 }
+
+// Taper makes the streams of the tape. Connections of bus/jet are Tapers.
+type Taper interface {
+	EnsureTape(ctx context.Context) error
+}

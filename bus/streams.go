@@ -14,6 +14,8 @@ const (
 	ControlBytes   = 64 << 20            // bytes of QUIRE_CTL
 	JournalBytes   = 1 << 30             // bytes of QUIRE_JOURNAL
 	JournalAge     = 30 * 24 * time.Hour // age at which a record leaves QUIRE_JOURNAL
+	TapeBytes      = 1 << 30             // bytes of QUIRE_TAPE
+	TapeAge        = 7 * 24 * time.Hour  // age at which recorded content leaves QUIRE_TAPE
 	TransientAge   = time.Minute         // age at which a job, a control message or a frame is dropped
 	QueueMessages  = 65536               // messages of QUIRE_JOBS, QUIRE_CTL and of a KV stream
 	MaxConsumers   = 1024                // of QUIRE_JOBS and QUIRE_CTL
@@ -51,6 +53,32 @@ func (n Names) ControlStream() string { return n.upper() + "_CTL" }
 
 // JournalStream is QUIRE_JOURNAL.
 func (n Names) JournalStream() string { return n.upper() + "_JOURNAL" }
+
+// TapeStream is QUIRE_TAPE: recorded content, opt-in.
+func (n Names) TapeStream() string { return n.upper() + "_TAPE" }
+
+// TapeKeys is the bucket of the tape's keys, one for each tenant. TapeKeysStream is the stream behind it.
+func (n Names) TapeKeys() string { return n.upper() + "_TAPE_KEYS" }
+
+// TapeKeysStream is the stream behind the bucket.
+func (n Names) TapeKeysStream() string { return "KV_" + n.TapeKeys() }
+
+// Tape is where one request of a tenant is recorded.
+func (n Names) Tape(tenant, handoff string) string {
+	return fmt.Sprintf("%s.tape.%s.%s", n.prefix(), tenant, handoff)
+}
+
+// TapeKey is where a tenant's key is kept.
+func (n Names) TapeKey(tenant string) string { return "$KV." + n.TapeKeys() + "." + tenant }
+
+// TapeStreams are made where content is recorded, and only there.
+func TapeStreams(n Names) []StreamSpec {
+	return []StreamSpec{
+		{Name: n.TapeStream(), Subjects: []string{n.prefix() + ".tape.>"}, File: true, MaxAge: TapeAge, MaxBytes: TapeBytes, Duplicates: 2 * time.Minute},
+		// One key for a subject, ever: a second one is refused, so that everybody seals with the first.
+		{Name: n.TapeKeysStream(), Subjects: []string{"$KV." + n.TapeKeys() + ".>"}, File: true, MaxBytes: 16 << 20, MaxMsgsPerSubject: 1, Duplicates: 2 * time.Minute},
+	}
+}
 
 // EpochBucket is QUIRE_EPOCH.
 func (n Names) EpochBucket() string { return n.upper() + "_EPOCH" }

@@ -13,7 +13,10 @@ import (
 // readStall is how long a read may stand still.
 const readStall = 10 * time.Second
 
-var _ bus.Reader = (*Conn)(nil)
+var (
+	_ bus.Reader = (*Conn)(nil)
+	_ bus.Taper  = (*Conn)(nil)
+)
 
 // Read implements bus.Reader. It leaves nothing behind on the server: its consumer is ephemeral and takes no acknowledgements.
 func (c *Conn) Read(ctx context.Context, stream string, from uint64, fn func(bus.Stored) error) (bus.StreamState, error) {
@@ -67,4 +70,19 @@ func next(ctx context.Context, it jetstream.MessagesContext) (jetstream.Msg, err
 		return nil, context.Cause(ctx)
 	}
 	return m, err
+}
+
+// EnsureTape implements bus.Taper.
+func (c *Conn) EnsureTape(ctx context.Context) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	if err := c.ready("ensure the tape's streams"); err != nil {
+		return err
+	}
+	for _, spec := range bus.TapeStreams(c.names) {
+		if err := c.ensure(ctx, spec, max(c.opt.Replicas, 1)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
