@@ -54,6 +54,7 @@ type cli struct {
 	Doctor  doctorCmd  `cmd:"" help:"Check machine, ports, data, bus, model and limits, and say what to do."`
 	Replay  replayCmd  `cmd:"" help:"Tell the past from the journal: requests, page owners, differences."`
 	Audit   auditCmd   `cmd:"" help:"Answer for the past: exposure, rules, reports."`
+	Bench   benchCmd   `cmd:"" help:"Measure a model, a server, a hand-off or the bus, on this machine."`
 	Version versionCmd `cmd:"" help:"Print version, platform and the versions of NATS."`
 }
 
