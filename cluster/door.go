@@ -13,6 +13,7 @@ import (
 	"quire/kvtransfer"
 	"quire/model"
 	"quire/router"
+	"quire/tape"
 )
 
 // readyWithin is how long `up` waits for its own workers to be seen by its own router.
@@ -31,7 +32,12 @@ func (c *Cluster) startRouter(ctx context.Context, f front) (*router.Service, er
 	text, served := router.FromSource(f.src)
 	d := c.o.Door
 	log := c.who("router", f.id)
+	record, err := c.startTape(ctx, f)
+	if err != nil {
+		return nil, err
+	}
 	r, err := router.Start(ctx, router.Config{ID: f.id, Served: served, Text: text, Bus: f.bus, Names: c.o.names(), Keys: f.ring, Log: log, Version: c.o.Version,
+		Taped: d.Tape, Tape: record,
 		Policy: router.Policy{MaxModelLen: c.o.Model.MaxLen, DefaultMaxTokens: d.DefaultMaxTokens, MixedCompute: d.MixedCompute,
 			MaxQueue: d.Queue, MaxQueueTenant: d.TenantQueue, DefaultDeadline: kvtransfer.Tick(d.Deadline.Microseconds())}})
 	if err != nil {
@@ -42,6 +48,22 @@ func (c *Cluster) startRouter(ctx context.Context, f front) (*router.Service, er
 	}
 	c.run("router "+f.id, r, time.Second)
 	return r, nil
+}
+
+// startTape records what the named tenants ask and get, and says so; nil when nobody is named.
+func (c *Cluster) startTape(ctx context.Context, f front) (func(tape.Take), error) {
+	tenants := c.o.Door.Tape
+	if len(tenants) == 0 {
+		return nil, nil
+	}
+	log := c.who("router", f.id)
+	r, err := tape.Start(ctx, f.bus, c.o.names(), log)
+	if err != nil {
+		return nil, err
+	}
+	c.add("tape", func(context.Context) error { r.Close(); return nil })
+	log.Warn("the tape records prompts and answers; quire tape erase --tenant destroys a tenant's key", "tenants", strings.Join(tenants, ","))
+	return r.Put, nil
 }
 
 func (c *Cluster) openDoors(ctx context.Context, f front, r *router.Service) error {

@@ -13,6 +13,8 @@ type LoopConfig struct {
 	Entropy func(n int) []byte
 	// Digest is the keyed digest of a prompt: taken once at the edge, only compared afterwards.
 	Digest func(tenant string, tokens []int32) [32]byte
+	// Taped are the tenants whose requests are recorded with their content.
+	Taped map[string]bool
 }
 
 // Loop holds a router's state and makes all its decisions, one event at a time.

@@ -155,6 +155,9 @@ func (l *Loop) finish(r *request, end kvtransfer.End) {
 		queued = r.placed - r.submitted
 	}
 	l.do(Finish{Ref: r.ref, End: end, RetryAfter: l.retryAfter(end.Error)})
+	if l.cfg.Taped[r.tenant] && end.Error.IsZero() {
+		l.do(Tape{ID: r.id, Tenant: r.tenant, Prompt: r.prompt, Output: r.output, Sampling: r.sampling, Max: r.maxTokens, Finish: end.Finish})
+	}
 	l.do(Record{Finished{
 		Key: kvtransfer.Key{ID: r.id, Attempt: r.attempts}, Tenant: r.tenant, Decode: r.lastPeer, Prompt: len(r.prompt),
 		Output: end.Output, Seed: r.sampling.Seed, Attempts: int(r.attempts), Finish: end.Finish, Error: end.Error,

@@ -150,6 +150,16 @@ type (
 	Forget struct{ Key kvtransfer.Key }
 	// Record is the fact "finished" of an admitted request.
 	Record struct{ Finished Finished }
+	// Tape hands on what a taped tenant's request was, once it has ended well. Nothing of it is written by anybody.
+	Tape struct {
+		ID       kvtransfer.HandoffID
+		Tenant   string
+		Prompt   []int32
+		Output   []int32
+		Sampling kvtransfer.Sampling
+		Max      int
+		Finish   kvtransfer.Finish
+	}
 	// RecordJob is the fact that an attempt's job is on the queue.
 	RecordJob struct{ Placed Placed }
 	// CancelAnswered and StatusAnswered answer asks. Found is false for other tenants' requests too.
@@ -221,6 +231,7 @@ func (SendCancel) effect()     {}
 func (Forget) effect()         {}
 func (Record) effect()         {}
 func (RecordJob) effect()      {}
+func (Tape) effect()           {}
 func (CancelAnswered) effect() {}
 func (StatusAnswered) effect() {}
 func (Drained) effect()        {}

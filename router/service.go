@@ -15,6 +15,7 @@ import (
 	"quire/kvtransfer"
 	"quire/kvtransfer/seal"
 	"quire/router/openai"
+	"quire/tape"
 )
 
 // Keys is what the service needs of the keys directory.
@@ -35,6 +36,9 @@ type Config struct {
 	Names   bus.Names
 	Keys    Keys
 	Log     *slog.Logger
+	// Taped are the tenants whose content is recorded; Tape takes it and does not wait. Both or none are set.
+	Taped []string
+	Tape  func(tape.Take)
 	// StuckAfter: requests are open and nothing has happened to any of them for so long: Health says so. 0 = 2 min.
 	StuckAfter time.Duration
 }
@@ -117,8 +121,11 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	promptKey := cfg.Keys.PromptKey()
-	s.loop = New(LoopConfig{Router: s.peer, Policy: cfg.Policy, Entropy: keys.Entropy,
+	promptKey, taped := cfg.Keys.PromptKey(), map[string]bool{}
+	for _, tenant := range cfg.Taped {
+		taped[tenant] = cfg.Tape != nil
+	}
+	s.loop = New(LoopConfig{Router: s.peer, Policy: cfg.Policy, Entropy: keys.Entropy, Taped: taped,
 		Digest: func(tenant string, tokens []int32) [32]byte { return seal.PromptDigest(promptKey, tenant, tokens) }})
 	s.journal = journal.NewWriter(journal.Config{Bus: cfg.Bus, Names: cfg.Names, Peer: s.peer, Signer: signer, Notify: s.journalChanged, Now: s.now})
 	s.put(s.started())

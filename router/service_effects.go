@@ -36,6 +36,8 @@ func (s *Service) perform(fx Effect) {
 		s.record(e.Finished)
 	case RecordJob:
 		s.put(placed(e.Placed))
+	case Tape:
+		s.cfg.Tape(s.take(e))
 	case CancelAnswered:
 		s.answer(e.Ask, e)
 	case StatusAnswered:

@@ -1,6 +1,9 @@
 package router
 
-import "quire/journal"
+import (
+	"quire/journal"
+	"quire/tape"
+)
 
 // What a router puts into the journal: its start, each attempt's job, each request's end. Nothing waits for these; a full
 // buffer turns them away and the next checkpoint says how many.
@@ -35,4 +38,10 @@ func finished(f Finished) journal.Record {
 		facts.Decode = f.Decode.String()
 	}
 	return journal.Record{Key: f.Key, Tenant: f.Tenant, Facts: facts}
+}
+
+// take is a request as the tape keeps it.
+func (s *Service) take(e Tape) tape.Take {
+	return tape.Take{Handoff: e.ID, Tenant: e.Tenant, Model: s.cfg.Served.Name, Weights: s.cfg.Served.Fingerprint, Prompt: e.Prompt,
+		Output: e.Output, Sampling: e.Sampling, Max: e.Max, Finish: e.Finish}
 }

@@ -55,6 +55,7 @@ type cli struct {
 	Replay  replayCmd  `cmd:"" help:"Tell the past from the journal: requests, page owners, differences."`
 	Audit   auditCmd   `cmd:"" help:"Answer for the past: exposure, rules, reports."`
 	Bench   benchCmd   `cmd:"" help:"Measure a model, a server, a hand-off or the bus, on this machine."`
+	Tape    tapeCmd    `cmd:"" help:"The tape: recorded content of chosen tenants."`
 	Version versionCmd `cmd:"" help:"Print version, platform and the versions of NATS."`
 }
 

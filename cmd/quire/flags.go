@@ -94,6 +94,7 @@ type doorFlags struct {
 	TenantQueue      int           `name:"max-queued-per-tenant" placeholder:"N" help:"Requests of one tenant that may wait."`
 	Deadline         time.Duration `name:"deadline" help:"Longest life of a request."`
 	Accounts         bool          `name:"nats-accounts" help:"The NATS server has an account for each tenant (docs/operations.md); else the NATS door serves tenant default alone."`
+	Tape             []string      `name:"tape" placeholder:"TENANT,..." help:"Record prompts and answers of these tenants, encrypted, so that quire replay run can compute them again."`
 	MixedCompute     bool          `name:"mixed-compute" help:"Pair workers whose arithmetic differs in the last bits; the witness is weaker then."`
 }
 
@@ -173,6 +174,11 @@ func (f doorFlags) options(insecure bool, src origins) (cluster.DoorOptions, err
 	if err != nil {
 		return cluster.DoorOptions{}, err
 	}
+	for _, t := range f.Tape {
+		if !slug(t) {
+			return cluster.DoorOptions{}, usage("--tape %s: a tenant is of a-z, 0-9 and -, at most 32", t)
+		}
+	}
 	address, err := listen("http", f.HTTP, src)
 	if err != nil {
 		return cluster.DoorOptions{}, err
@@ -188,7 +194,7 @@ func (f doorFlags) options(insecure bool, src origins) (cluster.DoorOptions, err
 		port = strconv.Itoa(f.Port)
 	}
 	return cluster.DoorOptions{HTTP: net.JoinHostPort(host, port), Keys: keys, DefaultMaxTokens: f.DefaultMaxTokens, Queue: f.Queue,
-		TenantQueue: f.TenantQueue, Deadline: f.Deadline, MixedCompute: f.MixedCompute, Accounts: f.Accounts, Insecure: insecure}, nil
+		TenantQueue: f.TenantQueue, Deadline: f.Deadline, MixedCompute: f.MixedCompute, Accounts: f.Accounts, Tape: f.Tape, Insecure: insecure}, nil
 }
 
 // listen checks HOST:PORT; when nobody chose it, $PORT does.

@@ -60,19 +60,25 @@ func (f pastFlags) source(ctx context.Context) (replay.Source, func(), error) {
 		}
 		return replay.Stream{Reader: b, Name: b.Stream}, func() { _ = b.Close() }, nil
 	}
-	if err := f.checkURLs(); err != nil {
-		return nil, nil, err
-	}
-	o := f.roleBus()
-	names := bus.Names{Prefix: o.Prefix}
-	connect, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
-	conn, err := jet.Connect(connect, jet.ConnectOptions{URLs: o.URLs, Name: "quire replay", Creds: o.Creds, NKey: o.NKey, User: o.User,
-		Password: o.Password, Token: o.Token, TLSCA: o.CA, TLSCert: o.Cert, TLSKey: o.CertKey, Context: o.Context, Names: names})
+	conn, names, err := f.busFlags.connect(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w; --from reads a bundle or a backup", err)
 	}
 	return replay.Stream{Reader: conn, Name: names.JournalStream()}, func() { _ = conn.Close() }, nil
+}
+
+// connect goes to the bus, as an operator.
+func (f busFlags) connect(ctx context.Context) (*jet.Conn, bus.Names, error) {
+	if err := f.checkURLs(); err != nil {
+		return nil, bus.Names{}, err
+	}
+	o := f.roleBus()
+	names := bus.Names{Prefix: o.Prefix}
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	conn, err := jet.Connect(ctx, jet.ConnectOptions{URLs: o.URLs, Name: "quire replay", Creds: o.Creds, NKey: o.NKey, User: o.User,
+		Password: o.Password, Token: o.Token, TLSCA: o.CA, TLSCert: o.Cert, TLSKey: o.CertKey, Context: o.Context, Names: names})
+	return conn, names, err
 }
 
 // verifier are the public keys, nil where there are none: then a line says that no signature is checked.

@@ -5,5 +5,6 @@ type replayCmd struct {
 	Show   replayShowCmd   `cmd:"" help:"Tell what happened to a request, step by step."`
 	Page   replayPageCmd   `cmd:"" help:"Tell who owned a page of decode's pool, and when."`
 	Diff   replayDiffCmd   `cmd:"" help:"Compare two requests."`
+	Run    replayRunCmd    `cmd:"" help:"Compute a taped request again and compare every token."`
 	Export replayExportCmd `cmd:"" help:"Write the journal into a bundle: one file that every verb here reads."`
 }
