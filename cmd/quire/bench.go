@@ -13,6 +13,7 @@ import (
 // benchCmd groups the measurements.
 type benchCmd struct {
 	Model benchModelCmd `cmd:"" help:"Measure a model on this machine: prefill and decode, tokens per second."`
+	Serve benchServeCmd `cmd:"" help:"Put a load on an OpenAI-compatible server: times to first and later tokens, goodput, errors."`
 }
 
 // report is what a measurement gives.
