@@ -1,9 +1,11 @@
 package decode
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -241,5 +243,116 @@ func TestHostileWorld(t *testing.T) {
 			rt.Errorf("not idle: %s", h.l.Dump())
 		}
 		h.clean()
+	})
+}
+
+// TestReserveThatNobodyMayMake: a role's key is no router's, whatever name it writes into the message.
+func TestReserveThatNobodyMayMake(t *testing.T) {
+	w := newWorld(t, nil)
+	m := w.reserveMessage(key(1), "acme", prompt(6, 1), 2)
+	m.Router = worker
+	w.send(ReserveAsked{ID: 1, From: worker, M: m})
+	if e := w.refusals[m.Key]; e.Code != kvtransfer.NotAllowed {
+		t.Errorf("a prefill reserves: %v", e)
+	}
+	w.clean()
+}
+
+// TestPromiseTakesNothingOnFailure: a promise that cannot be written down gives its pages back, and one for an attempt whose pages
+// are still being zeroed is refused.
+func TestPromiseTakesNothingOnFailure(t *testing.T) {
+	w := newWorld(t, nil)
+	m := w.reserveMessage(key(1), strings.Repeat("a", 5000), prompt(6, 1), 2)
+	if w.ask(m) || w.refusals[m.Key].Code != kvtransfer.InvalidRequest {
+		t.Errorf("a tenant that fits no message: %v", w.refusals[m.Key])
+	}
+	w.clean()
+	w = newWorld(t, nil)
+	if !w.reserve(key(1), prompt(6, 1), 2) {
+		t.Fatal(w.refusals)
+	}
+	w.hold["zero"] = true
+	w.ack(key(1))
+	if w.reserve(key(1), prompt(6, 1), 2) || w.refusals[key(1)].Code != kvtransfer.PoolExhausted {
+		t.Errorf("the same attempt while its pages are zeroed: %v", w.refusals[key(1)])
+	}
+	w.release("zero")
+	w.clean()
+}
+
+// FuzzHandle feeds one loop events made of bytes: kinds, ids, ranges, counts and times as they come. It never panics, keeps its
+// invariants, and stops by itself for no message from outside.
+func FuzzHandle(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
+	f.Add(bytes.Repeat([]byte{3, 0, 9, 255, 128, 1, 4}, 30))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		w := newWorld(t, nil)
+		next := func() int {
+			if len(in) == 0 {
+				return 0
+			}
+			b := in[0]
+			in = in[1:]
+			return int(b)
+		}
+		peers := []kvtransfer.Peer{router, worker, self, {Role: kvtransfer.RolePrefill, ID: "p2", Epoch: 1}, {}}
+		peer := func() kvtransfer.Peer { return peers[next()%len(peers)] }
+		attempt := func() kvtransfer.Key { return kvtransfer.Key{ID: key(next()%3 + 1).ID, Attempt: uint32(next() % 3)} }
+		row := func() int { return (next() - 8) * (1 + next()*next()) }
+		for steps := 0; len(in) > 0 && steps < 200; steps++ {
+			k := attempt()
+			j := w.jobs[k]
+			claim := kvtransfer.ClaimID{0xc0, byte(next() % 4)}
+			if j != nil && next()%4 > 0 {
+				claim = j.claim.Claim
+			}
+			h := kvtransfer.FrameHeader{Key: k, Claim: claim, Index: uint32(next()), LayerFrom: row(), LayerTo: row(), RowFrom: row(), RowTo: row(), Hidden: row()}
+			switch next() % 14 {
+			case 0, 1:
+				w.ask(w.reserveMessage(k, "acme", prompt(next()%12, next()), row()))
+			case 2:
+				if j != nil && j.hash != [32]byte{} && j.frames == nil && len(j.tokens) > 0 {
+					w.claim(k)
+				}
+			case 3:
+				w.send(ClaimCame{Delivery: w.deliver(), From: peer(), M: kvtransfer.Claim{Key: k, Claim: claim, ClaimKey: [32]byte{byte(next())}}})
+			case 4:
+				if j != nil && len(j.frames) > 0 {
+					w.frame(j.frames[next()%len(j.frames)])
+				}
+			case 5:
+				w.frame(kvtransfer.Frame{Header: h, Sealed: make([]byte, 16+next())})
+			case 6:
+				// Opened bytes whose header lies, as a claim's holder could seal them.
+				if s, ok := w.l.State(k); ok && s == kvtransfer.InFilling {
+					w.send(FrameOpened{Delivery: w.deliver(), Header: h, Tag: [16]byte{byte(next())}, Hash: j.hash, Opening: kvtransfer.Opening{OK: true, Bytes: next()}, Plain: make([]byte, next())})
+				}
+			case 7:
+				if j != nil && j.frames != nil {
+					m := w.statement(k)
+					m.N, m.Sent, m.Frames = m.N+row()%2, m.Sent+row()%2, m.Frames+row()%2
+					w.send(ManifestCame{Delivery: w.deliver(), From: peer(), M: m})
+				}
+			case 8:
+				if j != nil && j.frames != nil {
+					w.manifest(k)
+				}
+			case 9:
+				w.send(AbortCame{Delivery: w.deliver(), From: peer(), M: kvtransfer.Abort{Key: k, Claim: claim, Error: kvtransfer.Error{Code: kvtransfer.Code(prompt(1, next())), Detail: "x"}}})
+			case 10:
+				w.send(CancelCame{Delivery: w.deliver(), From: peer(), M: kvtransfer.Cancel{Key: k}})
+			case 11:
+				w.asked++
+				w.send(ResendAsked{ID: w.asked, From: peer(), M: kvtransfer.Resend{Key: k, From: uint32(next()), Ack: next()%2 == 0}})
+			case 12:
+				w.tick(kvtransfer.Tick(next()*next()) * kvtransfer.Millisecond)
+			case 13:
+				w.send(RouterAlive{Peer: peer()})
+				w.send(ProgressCame{Delivery: w.deliver(), From: peer(), M: kvtransfer.Progress{Key: k, Claim: claim, Rows: row()}})
+			}
+			if !w.stopped.IsZero() {
+				t.Fatalf("stopped: %v\n%s", w.stopped, w.l.Dump())
+			}
+		}
 	})
 }

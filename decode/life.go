@@ -48,6 +48,8 @@ type life struct {
 	kick    chan struct{} // the bus is back
 	drained chan struct{}
 	snap    atomic.Pointer[Snapshot]
+
+	unsigned atomic.Uint64 // see Snapshot
 }
 
 // input is an event, with the delivery or the request that brought it.

@@ -179,6 +179,7 @@ func (l *life) onResend(m bus.Msg) {
 // ask hands a request on; one that is not signed as it must be gets no answer.
 func (l *life) ask(m bus.Msg, ev Event, err error) {
 	if err != nil || m.Reply == "" {
+		l.unsigned.Add(1)
 		l.warn("request ignored", errors.Join(err))
 		return
 	}
@@ -198,6 +199,7 @@ func (l *life) onKV(d bus.Delivery) {
 // take hands a delivery on; one that cannot be read or is not signed is refused for good.
 func (l *life) take(d bus.Delivery, ev Event, err error) {
 	if err != nil {
+		l.unsigned.Add(1)
 		l.warn("message refused", err)
 		l.warn("term", d.Term())
 		return
@@ -207,7 +209,10 @@ func (l *life) take(d bus.Delivery, ev Event, err error) {
 
 // onBeat notes a router's heartbeat; what is not signed is no heartbeat.
 func (l *life) onBeat(m bus.Msg) {
-	if ev, err := OpenHeartbeat(l.cfg.Keys, m.Data); err == nil {
-		l.post(ev)
+	ev, err := OpenHeartbeat(l.cfg.Keys, m.Data)
+	if err != nil {
+		l.unsigned.Add(1)
+		return
 	}
+	l.post(ev)
 }

@@ -70,6 +70,7 @@ type Snapshot struct {
 	Peer      kvtransfer.Peer
 	Heartbeat kvtransfer.Heartbeat
 	Counters  Counters
+	Unsigned  uint64 // messages that nobody with a key signed, or that cannot be read
 	Journal   journal.Stats
 }
 

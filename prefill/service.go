@@ -58,9 +58,10 @@ const (
 
 // Snapshot is what the service tells about itself.
 type Snapshot struct {
-	Peer    kvtransfer.Peer
-	Figures Figures
-	Stats   Stats
+	Peer     kvtransfer.Peer
+	Figures  Figures
+	Stats    Stats
+	Unsigned uint64 // messages that nobody with a key signed, or that cannot be read
 }
 
 // Service is a running prefill worker: goroutines turn the bus and the engine into events of one loop, and perform its effects.
@@ -87,6 +88,8 @@ type Service struct {
 	unwatch func()
 	drained chan struct{}
 	snap    atomic.Pointer[Snapshot]
+
+	unsigned atomic.Uint64 // see Snapshot
 }
 
 // input is an event and, for a job, its delivery; flushed is closed once the control messages it caused are sent.
@@ -194,7 +197,7 @@ func (s *Service) beat() {
 }
 
 func (s *Service) snapshot() *Snapshot {
-	snap := &Snapshot{Peer: s.peer, Figures: s.loop.Figures(), Stats: s.loop.Stats()}
+	snap := &Snapshot{Peer: s.peer, Figures: s.loop.Figures(), Stats: s.loop.Stats(), Unsigned: s.unsigned.Load()}
 	s.snap.Store(snap)
 	return snap
 }

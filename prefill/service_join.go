@@ -77,6 +77,7 @@ func (s *Service) retry(ctx context.Context, what string, fn func() error) error
 func (s *Service) onJob(d bus.Delivery, direct bool) {
 	job, err := OpenJob(s.cfg.Keys, d.Data)
 	if err != nil {
+		s.unsigned.Add(1)
 		s.warn("job refused", err)
 		s.warn("job term", d.Term())
 		s.post(JobRefused{Direct: direct})
@@ -89,6 +90,7 @@ func (s *Service) onJob(d bus.Delivery, direct bool) {
 func (s *Service) onControl(d bus.Delivery) {
 	ev, err := OpenControl(s.cfg.Keys, d.Data)
 	if err != nil {
+		s.unsigned.Add(1)
 		s.warn("control message refused", err)
 		s.warn("control term", d.Term())
 		return
@@ -99,9 +101,12 @@ func (s *Service) onControl(d bus.Delivery) {
 
 // onBeat notes a decode's heartbeat; what is not signed is no heartbeat.
 func (s *Service) onBeat(m bus.Msg) {
-	if ev, err := OpenHeartbeat(s.cfg.Keys, m.Data); err == nil {
-		s.post(ev)
+	ev, err := OpenHeartbeat(s.cfg.Keys, m.Data)
+	if err != nil {
+		s.unsigned.Add(1)
+		return
 	}
+	s.post(ev)
 }
 
 // onEpoch stops this process when a younger one has its name.

@@ -224,6 +224,39 @@ func (w *world) refusedByPrefill(i int) uint64 {
 
 var lateReplies = regexp.MustCompile(`(?m)^quire_router_late_replies_total (\d+)`)
 
+var forgedReplies = regexp.MustCompile(`(?m)^quire_router_messages_ignored_total (\d+)`)
+
+// ignoredByRouter is how many messages the router could not open or whose signature was wrong.
+func (w *world) ignoredByRouter() uint64 {
+	var b strings.Builder
+	w.router.WriteMetrics(&b)
+	if m := forgedReplies.FindStringSubmatch(b.String()); m != nil {
+		n, _ := strconv.ParseUint(m[1], 10, 64)
+		return n
+	}
+	return 0
+}
+
+// collect keeps the first message of each step.
+func (w *world) collect() func(step) []byte {
+	var mu sync.Mutex
+	kept := map[step][]byte{}
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	w.net.watch = func(m *message) {
+		mu.Lock()
+		defer mu.Unlock()
+		if kept[m.step] == nil {
+			kept[m.step] = m.data
+		}
+	}
+	return func(s step) []byte {
+		mu.Lock()
+		defer mu.Unlock()
+		return kept[s]
+	}
+}
+
 // refused is what the whole world has refused and counted so far.
 func (w *world) refused() uint64 {
 	var b strings.Builder
