@@ -156,6 +156,7 @@ func TestEndsThatAreNone(t *testing.T) {
 		code kvtransfer.Code // OK: the attempt is lost, and made again
 	}{
 		{"an error beside a finish", kvtransfer.ReplyBody{End: &kvtransfer.End{Finish: kvtransfer.FinishStop, Error: kvtransfer.Errorf(kvtransfer.DeadlineExceeded, "late"), Replies: 2}}, kvtransfer.DeadlineExceeded},
+		{"a loss beside a finish", kvtransfer.ReplyBody{End: &kvtransfer.End{Finish: kvtransfer.FinishStop, Error: kvtransfer.Errorf(kvtransfer.WorkerLost, "lost"), Replies: 2}}, kvtransfer.OK},
 		{"neither a finish nor an error", kvtransfer.ReplyBody{End: &kvtransfer.End{Replies: 2}}, kvtransfer.Invariant},
 		{"replies missing", kvtransfer.ReplyBody{End: &kvtransfer.End{Finish: kvtransfer.FinishStop, Replies: 3}}, kvtransfer.OK},
 		{"replies too many", kvtransfer.ReplyBody{End: &kvtransfer.End{Finish: kvtransfer.FinishStop, Replies: 1}}, kvtransfer.OK},
@@ -165,7 +166,7 @@ func TestEndsThatAreNone(t *testing.T) {
 		w, key := running(t, 2)
 		w.do(Replied{Key: key, Number: 1, Body: c.body})
 		if c.code == kvtransfer.OK {
-			if has[Finish](w.effects) || !has[SendCancel](w.effects) {
+			if has[Finish](w.effects) || !has[SendReserve](w.effects) {
 				t.Errorf("%s: %s", c.what, describe(w.effects))
 			}
 			continue
@@ -221,6 +222,9 @@ func TestEndsOfStreams(t *testing.T) {
 	gone, stop := context.WithCancel(context.Background())
 	stop()
 	other := errors.New("another")
+	if e, _ := AsError(endOf(context.Background(), io.EOF)); e.Detail != "router: an answer ended without its end" {
+		t.Errorf("%v", e)
+	}
 	for _, c := range []struct {
 		ctx  context.Context
 		err  error
@@ -274,5 +278,94 @@ func TestBrokenStreamsAreLogged(t *testing.T) {
 		if strings.Contains(r.body, "[DONE]") || !strings.Contains(r.body, `"code":"`+string(m.Code)+`"`) {
 			t.Errorf("%s: %s", m.Code, r.body)
 		}
+	}
+}
+
+// TestResendsGoOn: an answer that does not bring everything is asked for more; one that ends the attempt is not.
+func TestResendsGoOn(t *testing.T) {
+	asking := func() (*world, kvtransfer.Key) {
+		w, key := running(t, 4)
+		if got := w.pass(silence + 100*ms); !has[AskResend](got) {
+			t.Fatalf("silence: %s", describe(got))
+		}
+		return w, key
+	}
+	one := func(key kvtransfer.Key, number uint32) Replied {
+		return Replied{Key: key, Number: number, Body: kvtransfer.ReplyBody{Tokens: make([]kvtransfer.Token, 1)}}
+	}
+	w, key := asking()
+	w.do(Resent{Key: key, Known: true, Next: 3, Replies: []Replied{one(key, 1)}})
+	if e := find1[AskResend](w); e.From != 2 || !has[Give](w.effects) {
+		t.Errorf("one of two came: %s", describe(w.effects))
+	}
+	w, key = asking()
+	w.do(Resent{Key: key, Known: true, Next: 3}) // they are on their way
+	if has[AskResend](w.effects) {
+		t.Errorf("nothing came: %s", describe(w.effects))
+	}
+	w, key = asking()
+	w.do(one(key, 2)) // a gap shows while a resend is out
+	w.do(Resent{Key: key, Known: true, Next: 3})
+	if !has[AskResend](w.effects) {
+		t.Errorf("a gap that showed meanwhile: %s", describe(w.effects))
+	}
+	w, key = asking()
+	bad := Replied{Key: key, Number: 1, Body: kvtransfer.ReplyBody{End: &kvtransfer.End{Error: kvtransfer.Errorf(kvtransfer.DeadlineExceeded, "late"), Replies: 2}}}
+	w.do(Resent{Key: key, Known: true, Next: 9, Replies: []Replied{bad, one(key, 2)}})
+	for _, fx := range w.effects {
+		if e, ok := fx.(AskResend); ok && !e.Ack || has[Give](w.effects) {
+			t.Errorf("an attempt that has ended: %s", describe(w.effects))
+		}
+	}
+}
+
+// TestEndsAreAcknowledgedABoundedNumberOfTimes: a decode that is gone is not told for ever.
+func TestEndsAreAcknowledgedABoundedNumberOfTimes(t *testing.T) {
+	w, key := running(t, 4)
+	w.do(Replied{Key: key, Number: 1, Body: kvtransfer.ReplyBody{End: &kvtransfer.End{Finish: kvtransfer.FinishStop, Replies: 2}}})
+	find1[AskResend](w)
+	for range maxTries {
+		if w.l.Stats().Closing != 1 {
+			t.Fatalf("closing %d", w.l.Stats().Closing)
+		}
+		w.do(Resent{Key: key, Err: FaultTimeout})
+		w.pass(silence + 100*ms)
+	}
+	if n := w.l.Stats().Closing; n != 0 {
+		t.Errorf("closing %d after %d tries", n, maxTries)
+	}
+}
+
+// TestEndsAreRecorded: the reason, and how long it waited before its first attempt.
+func TestEndsAreRecorded(t *testing.T) {
+	w := newWorld(t, Policy{MaxRunningTenant: 1})
+	w.submit("acme", 6, 2)
+	first := w.place()
+	w.submit("acme", 6, 2)
+	id := find1[Accept](w).ID
+	w.pass(300 * ms)
+	w.do(CancelAsked{Tenant: "acme", ID: id})
+	if f := find1[Record](w).Finished; f.Queued != 300*ms || f.Took != 300*ms || f.Error.Code != kvtransfer.Cancelled {
+		t.Errorf("never placed: %+v", f)
+	}
+	w.do(Replied{Key: first, Body: good()})
+	w.do(Replied{Key: first, Number: 1, Body: kvtransfer.ReplyBody{End: &kvtransfer.End{Finish: kvtransfer.FinishStop, Replies: 2}}})
+	if f := find1[Record](w).Finished; f.Queued != 0 || f.Took != 300*ms || f.Finish != kvtransfer.FinishStop {
+		t.Errorf("placed at once: %+v", f)
+	}
+	if ends := w.l.Stats().Ends; ends["cancelled"] != 1 || ends["stop"] != 1 || len(ends) != 2 {
+		t.Errorf("%v", ends)
+	}
+}
+
+// TestJobStoredBeforeItsReserve: an answer to a job that this attempt has not sent names nothing that is deleted later.
+func TestJobStoredBeforeItsReserve(t *testing.T) {
+	w := newWorld(t, Policy{})
+	w.submit("acme", 6, 2)
+	e := find1[SendReserve](w)
+	w.do(JobStored{Key: e.Key, Sequence: 77})
+	w.do(CancelAsked{Tenant: "acme", ID: e.Key.ID})
+	if has[DropJob](w.effects) {
+		t.Errorf("%s", describe(w.effects))
 	}
 }
