@@ -104,6 +104,7 @@ func TestReplayAndAuditVerbs(t *testing.T) {
 			{exitOK, []string{"replay", "show", ids[0]}, []string{"admitted 5 rows on 2 pages", "2 cleared and free"}},
 			{exitOK, []string{"replay", "show", ids[1][:4]}, []string{"REFUSED      token count: reserved 5, manifest 1", "2 quarantined"}},
 			{exitFailed, []string{"replay", "show", "ffff"}, []string{"not in the record of 2 requests"}},
+			{exitOK, []string{"replay", "step", ids[1]}, []string{"quarantined; pages total=8 free=6", "free; pages total=8 free=8"}},
 			{exitOK, []string{"replay", "page", "1"}, []string{ids[0], ids[1]}},
 			{exitOK, []string{"replay", "page", "1", "--at", "#3"}, []string{ids[0]}},
 			{exitOK, []string{"replay", "page", "7"}, []string{"nobody has it"}},
