@@ -44,6 +44,9 @@ func (p *Past) Step(a *Attempt) []State {
 	}
 	for _, l := range p.steps(a).Lines {
 		m := Moment{Sequence: l.Sequence}
+		if l.What == "frames" || l.What == "manifest" {
+			m.Sequence-- // the verdict tells of them: they came before it
+		}
 		s := State{Line: l, State: a.stateAt(m), Pool: p.counts(a.Reserved.Life, m)}
 		for _, o := range p.Attempts {
 			if o == a || o.Reserved == nil || o.Reserved.Life != a.Reserved.Life {
