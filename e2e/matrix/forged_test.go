@@ -273,6 +273,7 @@ func (f *forger) requests(d kvtransfer.Peer, good kvtransfer.Reserve) {
 // TestForgedMessages sends forged messages of every type into an open hand-off. Each is refused and counted, none is noticed in the
 // answer, and no page is lost.
 func TestForgedMessages(t *testing.T) {
+	t.Parallel()
 	w := alone(t)
 	seen := w.collect()
 	hold := w.net.hold(rule{once: true, match: func(m *message) bool { return m.step == manifest }})

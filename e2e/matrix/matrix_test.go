@@ -303,6 +303,7 @@ type group struct {
 
 // TestLateMessages plays the matrix, many cells at a time: they wait more than they work.
 func TestLateMessages(t *testing.T) {
+	t.Parallel()
 	ring, err := keys.Ensure(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
