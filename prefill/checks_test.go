@@ -157,3 +157,23 @@ func FuzzHandle(f *testing.F) {
 		}
 	})
 }
+
+// TestJobsThatNobodyAskedFor: a worker takes no more hand-offs than it has slots, whatever is sent.
+func TestJobsThatNobodyAskedFor(t *testing.T) {
+	l := New(testConfig())
+	l.Handle(Tick{Now: 1})
+	refused := 0
+	for id := range byte(8) {
+		for _, fx := range l.Handle(testJob(id+1, 3, nil)) {
+			if a, ok := fx.(SendAbort); ok && a.Msg.Error.Code == kvtransfer.Overloaded {
+				refused++
+			}
+		}
+		if err := l.Verify(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if most := testConfig().Slots + kvtransfer.DirectSlots; len(l.attempts) > most || refused < 8-most {
+		t.Errorf("%d hand-offs, at most %d; %d refused", len(l.attempts), most, refused)
+	}
+}

@@ -78,7 +78,7 @@ var spared = map[string]string{
 	"kvtransfer/page/release.go Zeroed: p.state != Zeroing, taken as false":                  "a page that was given out is Zeroing until it is freed, which forgets that it was given out",
 	"decode/handoff.go ended: err != nil":                                                    assertion,
 	"decode/handoff.go ended: err != nil (2)":                                                assertion,
-	"decode/loop_claim.go promise: err != nil":                                               assertion,
+	"decode/loop_claim.go promise: err != nil (2)":                                           assertion,
 	"decode/loop_claim.go onClaim: err != nil (2)":                                           assertion,
 	"decode/loop_frame.go copyFrame: err == nil":                                             assertion,
 	"decode/loop_frame.go copyFrame: err != nil":                                             assertion,
