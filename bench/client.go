@@ -203,7 +203,8 @@ func (s *Sample) read(r io.Reader, due time.Time) error {
 		if e.Error != nil {
 			return e.code("error")
 		}
-		if len(e.Choices) > 0 && (e.Choices[0].Text != "" || e.Choices[0].Finish == nil) {
+		// The last event, with the reason alone, carries no token, unless nothing came before: an answer without a visible text.
+		if len(e.Choices) > 0 && (e.Choices[0].Text != "" || e.Choices[0].Finish == nil || last.IsZero()) {
 			if last.IsZero() {
 				s.TTFT = now.Sub(due).Seconds()
 			} else {
