@@ -18,6 +18,17 @@ type readKey struct {
 	key  kvtransfer.Key
 }
 
+// verdict sees what the gate said: a yes is over exactly the rows that were promised, in pages for all of them.
+func (c *readsCheck) verdict(p kvtransfer.Peer, f decode.Fact) {
+	if f.Kind != decode.FactVerdict || !f.OK {
+		return
+	}
+	if f.Sent != f.N-f.C || f.Frames < 1 || len(f.Pages)*f.PageSize < f.N+f.MaxTokens {
+		c.w.fail("reads", "%s: the gate admits %s with %d rows sent in %d frames, promised %d - %d in %d pages of %d", p, f.Key, f.Sent, f.Frames,
+			f.N, f.C, len(f.Pages), f.PageSize)
+	}
+}
+
 // acked notes that the bus has acknowledged a verdict.
 func (c *readsCheck) acked(p kvtransfer.Peer, f decode.Fact) {
 	if f.Kind == decode.FactVerdict && f.OK {

@@ -22,6 +22,8 @@ type prefillShell struct {
 	loop  *prefill.Loop
 	rogue *rogue // nil in an honest one
 
+	claimed map[kvtransfer.ClaimID]bool // said to be the one by decode
+
 	deliveries map[uint64]*delivery
 	handles    uint64
 	jobs, own  jobQueue // for all, and for this worker
@@ -40,7 +42,7 @@ const (
 func bootPrefill(o modeltest.Options, strange bool) func(*proc) {
 	return func(p *proc) {
 		s := &prefillShell{w: p.w, p: p, dev: newDevice(p, o, strange), deliveries: map[uint64]*delivery{},
-			control: crew{size: 1}, frames: crew{size: 4}, steps: crew{size: 1}, zeros: crew{size: 1}}
+			claimed: map[kvtransfer.ClaimID]bool{}, control: crew{size: 1}, frames: crew{size: 4}, steps: crew{size: 1}, zeros: crew{size: 1}}
 		s.rogue = p.w.roguePrefill(p.n)
 		p.w.devices = append(p.w.devices, s.dev)
 		s.retry(func(cb func(error)) {
@@ -230,6 +232,9 @@ func (s *prefillShell) once(ev prefill.Event) {
 		return
 	}
 	s.w.note(s.peer, s.w.cov.prefill(s.loop, ev))
+	if c, ok := ev.(prefill.Claimed); ok {
+		s.claimed[c.Msg.Claim] = true
+	}
 	fxs := s.loop.Handle(ev)
 	for _, fx := range fxs {
 		s.w.cov.prefillEffect(fx)
@@ -262,6 +267,9 @@ func (s *prefillShell) perform(fx prefill.Effect) {
 	case prefill.Compute:
 		s.job(&s.steps, func() prefill.Event { return s.compute(fx) })
 	case prefill.SealAndSend:
+		if !s.claimed[fx.Frame.Claim] {
+			s.w.fail("writes", "%s sends frame %d of %s before decode said Claimed", s.peer, fx.Frame.Index, fx.Frame.Key)
+		}
 		s.frames.push(func(done func()) { s.sendFrame(fx, done) })
 	case prefill.SendManifest:
 		s.frames.push(func(done func()) { s.sendManifest(fx, done) })

@@ -85,5 +85,11 @@ func TestSameSeed(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800) // runs are short and leave much garbage
+	flag.Parse()
+	if *oneSeed != 0 {
+		if err := flag.Set("test.run", "^TestSim$"); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(m.Run())
 }

@@ -26,11 +26,15 @@ func main() {
 	length := flag.Duration("for", time.Minute, "how long to run; ignored with -count")
 	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "runs at a time")
 	small := flag.Int("small", 0, "search the small worlds of so many pages (3 or 4) instead: every order of things, one fault of each kind")
+	pairs := flag.Bool("pairs", false, "search the small worlds of the loops instead")
 	quiet := flag.Bool("quiet", false, "no table")
 	flag.Parse()
 	debug.SetGCPercent(800) // runs are short and leave much garbage
 	if *small != 0 {
-		os.Exit(search(*small))
+		os.Exit(search(sim.SmallFaults, func(fault string) sim.SmallResult { return sim.Search(fault, *small) }))
+	}
+	if *pairs {
+		os.Exit(search(sim.PairFaults, sim.SearchPair))
 	}
 	if *seed != 0 {
 		os.Exit(one(*seed, *trace))
@@ -80,11 +84,11 @@ func one(seed uint64, trace bool) int {
 }
 
 // search visits every state of the small worlds.
-func search(pages int) int {
+func search(faults []string, visit func(fault string) sim.SmallResult) int {
 	total := 0
-	for _, fault := range sim.SmallFaults {
+	for _, fault := range faults {
 		start := time.Now()
-		r := sim.Search(fault, pages)
+		r := visit(fault)
 		if r.Err != nil {
 			fmt.Println(r.Err)
 			return 1
