@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"quire/bus"
+	"quire/journal"
 	"quire/kvtransfer"
 	"quire/kvtransfer/seal"
 	"quire/kvtransfer/wire"
@@ -216,7 +217,9 @@ func (l *life) newPicker(s Picking) *model.Picker {
 func (l *life) record(e Journal) {
 	r := e.Fact.record(l.now())
 	if !e.Must {
-		l.warn("journal", l.journal.Put(r))
+		if err := l.journal.Put(r); !errors.Is(err, journal.ErrFull) { // what is turned away is counted, and told when it begins
+			l.warn("journal", err)
+		}
 		l.journalState()
 		return
 	}

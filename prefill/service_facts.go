@@ -1,6 +1,7 @@
 package prefill
 
 import (
+	"errors"
 	"slices"
 
 	"quire/journal"
@@ -13,7 +14,9 @@ import (
 // record hands a fact to the journal's buffer.
 func (s *Service) record(r journal.Record) {
 	r.At = s.now()
-	s.warn("journal", s.journal.Put(r))
+	if err := s.journal.Put(r); !errors.Is(err, journal.ErrFull) { // what is turned away is counted, and told when it begins
+		s.warn("journal", err)
+	}
 }
 
 // started is the first record of a life: what it runs with.

@@ -137,6 +137,9 @@ func (a *Attempt) reading() (r reading, read bool) {
 		r.rows, r.written, r.unjournaled = f.Read, f.Written, f.Unjournaled
 		r.own, r.output, r.finish = f.Rows, f.Output, f.Finish
 	}
+	if a.Verdict != nil && a.Verdict.Facts.(journal.Verdict).Path == "local" {
+		r.written = journal.Spans{{0, a.Verdict.Facts.(journal.Verdict).N}} // computed here, under a view that grows with the rows
+	}
 	return r, r.rows > 0
 }
 
