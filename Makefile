@@ -1,5 +1,5 @@
 # Shorthands; the commands behind them work alone too.
-.PHONY: build up test sim ci cluster clean-cluster fmt
+.PHONY: build up test sim mutate ci cluster clean-cluster fmt
 
 build:
 	go build -o quire ./cmd/quire
@@ -17,6 +17,10 @@ test:
 SIM ?= -for 10m
 sim:
 	go run ./e2e/sim/cmd $(SIM)
+
+# Take each check out in turn; a test must fail. Some minutes.
+mutate:
+	go run ./e2e/mutate
 
 ci:
 	.ci/run
