@@ -37,7 +37,14 @@ type Started struct {
 	MaxModelLen int    `json:"max_model_len,omitempty"`
 	Slots       int    `json:"slots,omitempty"`
 	LeaseMicros int64  `json:"lease_us,omitempty"`
-	Open        bool   `json:"open,omitempty"` // it works on when the journal takes no records
+	Open        bool   `json:"open,omitempty"`  // it works on when the journal takes no records
+	Chunk       int    `json:"chunk,omitempty"` // of prefill: rows of a step
+	Queue       int    `json:"queue,omitempty"` // of a router: requests that may wait
+	TenantQueue int    `json:"tenant_queue,omitempty"`
+	MaxAttempts int    `json:"max_attempts,omitempty"`
+	MaxTokens   int    `json:"default_max_tokens,omitempty"`
+	Mixed       bool   `json:"mixed_compute,omitempty"`
+	Taped       int    `json:"taped,omitempty"` // tenants whose content is recorded
 	Weights     Hash   `json:"weights,omitzero"`
 	Layout      Hash   `json:"layout,omitzero"`
 	Compute     Hash   `json:"compute,omitzero"`

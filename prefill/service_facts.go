@@ -24,7 +24,7 @@ func (s *Service) started() journal.Record {
 	info, f := s.cfg.Engine.Info(), s.loop.Figures()
 	return journal.Record{Facts: journal.Started{
 		Version: s.cfg.Version, Model: s.cfg.Model, PageSize: info.PageSize, Pages: info.Pages, Layers: info.Layers,
-		MaxModelLen: f.MaxModelLen, Slots: f.Slots,
+		MaxModelLen: f.MaxModelLen, Slots: f.Slots, Chunk: s.loop.cfg.Chunk, Mixed: s.cfg.MixedCompute,
 		Weights: info.Fingerprints.Model, Layout: info.Fingerprints.Layout, Compute: info.Fingerprints.Compute,
 	}}
 }

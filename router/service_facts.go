@@ -17,8 +17,14 @@ func (s *Service) put(r journal.Record) {
 }
 
 func (s *Service) started() journal.Record {
+	p := s.loop.policy
+	limit := s.cfg.Served.Context
+	if p.MaxModelLen > 0 {
+		limit = min(limit, p.MaxModelLen)
+	}
 	return journal.Record{Facts: journal.Started{
-		Version: s.cfg.Version, Model: s.cfg.Served.Name, MaxModelLen: s.cfg.Served.Context, Weights: s.cfg.Served.Fingerprint,
+		Version: s.cfg.Version, Model: s.cfg.Served.Name, MaxModelLen: limit, Weights: s.cfg.Served.Fingerprint, Queue: p.MaxQueue,
+		TenantQueue: p.MaxQueueTenant, MaxAttempts: p.MaxAttempts, MaxTokens: p.DefaultMaxTokens, Mixed: p.MixedCompute, Taped: len(s.cfg.Taped),
 	}}
 }
 
