@@ -43,20 +43,21 @@ type cli struct {
 	ConfigFile  string `name:"config" placeholder:"FILE" help:"Read flags from a JSON file; the command line and the environment win over it."`
 	PrintConfig bool   `name:"print-config" help:"Print every flag of the verb with its value and where it comes from, and exit."`
 
-	Up      upCmd      `cmd:"" help:"Run everything in this process: bus, router, prefill, decode and the built-in model."`
-	Bus     busCmd     `cmd:"" help:"Run a NATS server with JetStream, set up for Quire."`
-	Router  routerCmd  `cmd:"" help:"Run the router: the HTTP and NATS doors, admission and placing."`
-	Prefill prefillCmd `cmd:"" help:"Run a prefill worker."`
-	Decode  decodeCmd  `cmd:"" help:"Run a decode worker."`
-	Chat    chatCmd    `cmd:"" help:"Talk to a model from this terminal, over HTTP or NATS."`
-	Models  modelsCmd  `cmd:"" help:"List what is served, and what quire pull knows."`
-	Pull    pullCmd    `cmd:"" help:"Fetch a listed model, resuming and checking what was fetched before."`
-	Doctor  doctorCmd  `cmd:"" help:"Check machine, ports, data, bus, model and limits, and say what to do."`
-	Replay  replayCmd  `cmd:"" help:"Tell the past from the journal: requests, page owners, differences."`
-	Audit   auditCmd   `cmd:"" help:"Answer for the past: exposure, rules, reports."`
-	Bench   benchCmd   `cmd:"" help:"Measure a model, a server, a hand-off or the bus, on this machine."`
-	Tape    tapeCmd    `cmd:"" help:"The tape: recorded content of chosen tenants."`
-	Version versionCmd `cmd:"" help:"Print version, platform and the versions of NATS."`
+	Up       upCmd       `cmd:"" help:"Run everything in this process: bus, router, prefill, decode and the built-in model."`
+	Bus      busCmd      `cmd:"" help:"Run a NATS server with JetStream, set up for Quire."`
+	Router   routerCmd   `cmd:"" help:"Run the router: the HTTP and NATS doors, admission and placing."`
+	Prefill  prefillCmd  `cmd:"" help:"Run a prefill worker."`
+	Decode   decodeCmd   `cmd:"" help:"Run a decode worker."`
+	Chat     chatCmd     `cmd:"" help:"Talk to a model from this terminal, over HTTP or NATS."`
+	Models   modelsCmd   `cmd:"" help:"List what is served, and what quire pull knows."`
+	Pull     pullCmd     `cmd:"" help:"Fetch a listed model, resuming and checking what was fetched before."`
+	Doctor   doctorCmd   `cmd:"" help:"Check machine, ports, data, bus, model and limits, and say what to do."`
+	Replay   replayCmd   `cmd:"" help:"Tell the past from the journal: requests, page owners, differences."`
+	Audit    auditCmd    `cmd:"" help:"Answer for the past: exposure, rules, reports."`
+	Bench    benchCmd    `cmd:"" help:"Measure a model, a server, a hand-off or the bus, on this machine."`
+	Tape     tapeCmd     `cmd:"" help:"The tape: recorded content of chosen tenants."`
+	Selftest selftestCmd `cmd:"" help:"Try a running cluster: canaries in other tenants' answers."`
+	Version  versionCmd  `cmd:"" help:"Print version, platform and the versions of NATS."`
 }
 
 // coded is an error with an exit code.
