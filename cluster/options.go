@@ -87,7 +87,6 @@ type DoorOptions struct {
 	Deadline         time.Duration // of a request that names none
 	MixedCompute     bool
 	Accounts         bool     // the bus has an account for each tenant, whose name the server fills into its subjects
-	LocalPrefill     int      // prompts up to this length are prefilled by decode itself; 0 = none
 	Tape             []string // tenants whose prompts and answers are recorded on the tape
 	Insecure         bool     // allow other machines in without keys or credentials
 }
