@@ -12,9 +12,10 @@ import (
 
 // benchCmd groups the measurements.
 type benchCmd struct {
-	Model   benchModelCmd   `cmd:"" help:"Measure a model on this machine: prefill and decode, tokens per second."`
-	Serve   benchServeCmd   `cmd:"" help:"Put a load on an OpenAI-compatible server: times to first and later tokens, goodput, errors."`
-	Handoff benchHandoffCmd `cmd:"" help:"Take the time to the first token apart, and compare it with one engine without a hand-off."`
+	Model    benchModelCmd    `cmd:"" help:"Measure a model on this machine: prefill and decode, tokens per second."`
+	Serve    benchServeCmd    `cmd:"" help:"Put a load on an OpenAI-compatible server: times to first and later tokens, goodput, errors."`
+	Handoff  benchHandoffCmd  `cmd:"" help:"Take the time to the first token apart, and compare it with one engine without a hand-off."`
+	Transfer benchTransferCmd `cmd:"" help:"Move frames as a hand-off does, beside raw loopback TCP: GB/s and CPU seconds per GB."`
 }
 
 // report is what a measurement gives.
