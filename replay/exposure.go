@@ -178,66 +178,84 @@ func (p *Past) read(a *Attempt) (Response, bool) {
 
 // victims walks back from every row that was not written to whoever wrote that slot of that page last.
 func (p *Past) victims(out *Response, a *Attempt, res journal.Reserved) {
-	if res.PageSize < 1 || len(out.Unwritten) == 0 {
+	size := res.PageSize
+	if size < 1 || size > maxPageSize {
 		return
 	}
 	byOwner := map[kvtransfer.Key]*Victim{}
 	for _, span := range out.Unwritten {
-		for row := span[0]; row < span[1]; row++ {
-			i := row / res.PageSize
-			if i >= len(res.Pages) {
-				break
-			}
-			owner, zeroed := a.Reserved.Life.lastWriter(res.Pages[i], row%res.PageSize, a)
-			if owner == nil {
-				continue
-			}
-			v := byOwner[owner.Key]
-			if v == nil {
-				v = &Victim{Handoff: owner.Key.String(), Tenant: owner.Tenant, key: owner.Key, Zeroed: true, pages: map[uint64]bool{}}
-				byOwner[owner.Key] = v
-			}
-			v.Rows++
-			v.Spans = v.Spans.Add(row, row+1)
-			v.Zeroed = v.Zeroed && zeroed
-			v.pages[res.Pages[i][0]] = true
+		for i := span[0] / size; i < len(res.Pages) && i*size < span[1]; i++ {
+			rows := journal.Spans{}.Add(max(span[0], i*size), min(span[1], (i+1)*size))
+			a.Reserved.Life.lastWriters(res.Pages[i], rows, i*size, func(owner *Attempt, zeroed bool, of journal.Spans) {
+				v := byOwner[owner.Key]
+				if v == nil {
+					v = &Victim{Handoff: owner.Key.String(), Tenant: owner.Tenant, key: owner.Key, Zeroed: true, pages: map[uint64]bool{}}
+					byOwner[owner.Key] = v
+				}
+				for _, o := range of {
+					v.Spans = v.Spans.Add(o[0], o[1])
+				}
+				v.Zeroed = v.Zeroed && zeroed
+				v.pages[res.Pages[i][0]] = true
+			})
 		}
 	}
 	for _, v := range byOwner {
-		v.Pages = len(v.pages)
+		v.Pages, v.Rows = len(v.pages), v.Spans.Rows()
 		out.Victims = append(out.Victims, *v)
 	}
 	slices.SortFunc(out.Victims, func(a, b Victim) int { return cmp.Or(b.Rows-a.Rows, cmp.Compare(a.Handoff, b.Handoff)) })
 }
 
-// lastWriter is the owner before a that wrote a slot of a page last, nil when nobody did. zeroed says that the record has the
-// page cleared since.
-func (l *Life) lastWriter(s journal.Slot, offset int, a *Attempt) (owner *Attempt, zeroed bool) {
+// maxPageSize bounds what a record may claim a page to be: slots.
+const maxPageSize = 1 << 16
+
+// lastWriters gives, for rows of a page, the owners before a that wrote their slots last, each with the rows. base is the row in
+// the page's first slot. zeroed says that the record has the page cleared since.
+func (l *Life) lastWriters(s journal.Slot, rows journal.Spans, base int, found func(owner *Attempt, zeroed bool, rows journal.Spans)) {
+	zeroed := false
 	for _, i := range slices.Backward(l.pages[s[0]]) {
-		if i.Gen >= s[1] || i.Owner == a {
+		if len(rows) == 0 {
+			return
+		}
+		if i.Gen >= s[1] {
 			continue
 		}
 		zeroed = zeroed || i.Until != nil
-		if i.Owner.wrote(i.Position, offset) {
-			return i.Owner, zeroed
+		of, rest := i.Owner.wrote(i.Position, rows, base)
+		if len(of) > 0 {
+			found(i.Owner, zeroed, of)
 		}
+		rows = rest
 	}
-	return nil, false
 }
 
-// wrote says whether an attempt wrote a slot of one of its pages: by a frame, or by a step of decode's own.
-func (a *Attempt) wrote(position, offset int) bool {
+// wrote splits rows of a later owner of a page, whose first slot has row base, by whether this one wrote their slots: by a
+// frame, or by a step of decode's own.
+func (a *Attempt) wrote(position int, rows journal.Spans, base int) (did, not journal.Spans) {
 	res := a.Reserved.Facts.(journal.Reserved)
-	row := position*res.PageSize + offset
 	how, _ := a.reading()
 	written := how.written
 	if a.Witness == nil && a.Finished == nil && a.Verdict != nil {
 		written = a.Verdict.Facts.(journal.Verdict).Written
 	}
-	if row >= res.N {
-		return row < how.own
+	if how.own > res.N {
+		written = written.Add(res.N, how.own)
 	}
-	return len(written.Missing(row, row+1)) == 0
+	if res.PageSize < 1 || res.PageSize > maxPageSize {
+		return nil, rows
+	}
+	shift := position*res.PageSize - base
+	for _, o := range rows {
+		at := o[0]
+		for _, m := range written.Missing(o[0]+shift, o[1]+shift) {
+			not = not.Add(m[0]-shift, m[1]-shift)
+			did = did.Add(at, m[0]-shift)
+			at = m[1] - shift
+		}
+		did = did.Add(at, o[1])
+	}
+	return did, not
 }
 
 func (e Exposure) notice() string {

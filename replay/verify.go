@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"fmt"
+	"slices"
 
 	"quire/journal"
 	"quire/kvtransfer"
@@ -160,7 +160,7 @@ func (c *checker) gate(a *Attempt) {
 	if v.N != r.N || v.C != r.C || v.Reservation != r.Reservation {
 		c.broken(a.Verdict, a.Key, "promised %d rows and %d cached, judged %d and %d; same reservation %t", r.N, r.C, v.N, v.C, v.Reservation == r.Reservation)
 	}
-	if fmt.Sprint(v.Pages) != fmt.Sprint(r.Pages) {
+	if !slices.Equal(v.Pages, r.Pages) {
 		c.broken(a.Verdict, a.Key, "promised %d pages, owns %d, or of other generations", len(r.Pages), len(v.Pages))
 	}
 	if want := kvtransfer.PagesFor(r.N+r.MaxTokens, max(1, r.PageSize)); len(r.Pages) != want {
