@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"encoding/hex"
 	"fmt"
 
 	"quire/journal"
@@ -91,6 +90,3 @@ func (p *Past) complete() {
 		}
 	}
 }
-
-// short is the beginning of a hand-off's id.
-func short(id kvtransfer.HandoffID) string { return hex.EncodeToString(id[:4]) }
