@@ -349,7 +349,7 @@ func TestLateMessages(t *testing.T) {
 }
 
 // atOnce is how many cells are played at a time.
-const atOnce = 12
+const atOnce = 24
 
 func (g group) play(t *testing.T, ring *keys.Ring, tell func(cell, error)) {
 	if len(g.cells) == 0 {
