@@ -65,6 +65,8 @@ func drawPlan(seed uint64) *Plan {
 	if d.chance(0.2) { // a crowd
 		p.Asks, p.PromptMax, p.decode.MaxOpen, p.decodePages, p.prefillPages = 30+d.IntN(30), 6, 4+d.IntN(5), 12+d.IntN(20), 8+d.IntN(12)
 	}
+	// As in a real one, what decode has taken from its stream (64 frames) is opened and copied within half a lease.
+	p.DeviceMax = min(p.DeviceMax, Time(lease)/130)
 	p.drawFaults(d)
 	return p
 }

@@ -27,14 +27,15 @@ func main() {
 	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "runs at a time")
 	small := flag.Int("small", 0, "search the small worlds of so many pages (3 or 4) instead: every order of things, one fault of each kind")
 	pairs := flag.Bool("pairs", false, "search the small worlds of the loops instead")
+	fault := flag.String("fault", "", "with -small or -pairs: this kind alone")
 	quiet := flag.Bool("quiet", false, "no table")
 	flag.Parse()
 	debug.SetGCPercent(800) // runs are short and leave much garbage
 	if *small != 0 {
-		os.Exit(search(sim.SmallFaults, func(fault string) sim.SmallResult { return sim.Search(fault, *small) }))
+		os.Exit(search(chosen(sim.SmallFaults, *fault), func(fault string) sim.SmallResult { return sim.Search(fault, *small) }))
 	}
 	if *pairs {
-		os.Exit(search(sim.PairFaults, sim.SearchPair))
+		os.Exit(search(chosen(sim.PairFaults, *fault), sim.SearchPair))
 	}
 	if *seed != 0 {
 		os.Exit(one(*seed, *trace))
@@ -81,6 +82,13 @@ func one(seed uint64, trace bool) int {
 	}
 	fmt.Printf("seed %d: %d requests, %d events, %.1f s simulated, nothing found\n", seed, r.Asks, r.Events, float64(r.Time)/1e6)
 	return 0
+}
+
+func chosen(all []string, one string) []string {
+	if one == "" {
+		return all
+	}
+	return []string{one}
 }
 
 // search visits every state of the small worlds.
