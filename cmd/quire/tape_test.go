@@ -36,7 +36,7 @@ func TestTapeAndRun(t *testing.T) {
 	defer stop()
 	ask := func(key string) string {
 		req, err := http.NewRequestWithContext(ctx, "POST", "http://"+c.Info().HTTP+"/v1/completions",
-			strings.NewReader(`{"prompt":"The bird sat on the wall and","temperature":1.1,"max_tokens":24}`))
+			strings.NewReader(`{"prompt":"The bird sat on the wall and","temperature":1.1,"max_tokens":24,"ignore_eos":true}`))
 		if err != nil {
 			t.Fatal(err)
 		}
