@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,6 +124,7 @@ func (r *runner) catch(ctx context.Context, t *twin) error {
 }
 
 var failLine = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+var beganLine = regexp.MustCompile(`(?m)^=== RUN\s+(\S+)`)
 var running = regexp.MustCompile(`running tests:\n\s*(\S+)`)
 
 // hangs begins the name of a test that did not come to its end.
@@ -151,6 +153,14 @@ func (r *runner) test(ctx context.Context, pkg string, number int, only string) 
 		return hangs + string(m[1]), out, nil
 	}
 	names := failLine.FindAllSubmatch(out, -1)
+	if len(names) == 0 && !slices.Contains(args, "-test.v") { // a goroutine of the code's own panicked: who was running?
+		cmd = exec.CommandContext(ctx, b.path, append(args[:len(args):len(args)], "-test.v")...)
+		cmd.Dir, cmd.Env = filepath.Join(r.root, pkg), append(os.Environ(), "QUIRE_GONE="+strconv.Itoa(number))
+		out, _ = cmd.CombinedOutput() // fails as it did before, or names nobody
+		if began := beganLine.FindAllSubmatch(out, -1); len(began) > 0 {
+			return string(began[len(began)-1][1]), out, nil
+		}
+	}
 	if len(names) == 0 {
 		return "", out, fmt.Errorf("%s: check %d missing: no failed test is named:\n%s", pkg, number, out)
 	}

@@ -92,6 +92,7 @@ var spared = map[string]string{
 	"decode/loop_frame.go onManifest: h.in.Stated != nil && h.statedAt == 0":                 "a time for the journal",
 	"prefill/loop_job.go takePages: a.out.State().Ended(), taken as false":                   "an ended attempt leaves the table in the turn in which it ended",
 	"router/loop_attempt.go check: rv.PageSize <= 0, taken as false":                         "pages of no rows hold no rows: the other operand says the same",
+	"router/sse.go stream: err != nil (2)":                                                   "a client that cannot be written to has gone, and its context ends the loop at the next turn",
 	"router/place.go limit: decode.By == \"\", taken as false":                               "no heartbeat with an empty pool gets into the roster",
 }
 
