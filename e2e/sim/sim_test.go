@@ -20,7 +20,7 @@ var (
 )
 
 // budget is how long the fresh seeds of a default run may take.
-const budget = 25 * time.Second
+const budget = 18 * time.Second
 
 // TestSim runs seeds until one fails; the failure is one line that reproduces it.
 func TestSim(t *testing.T) {
