@@ -26,6 +26,8 @@ type Reader interface {
 	// Read calls fn for every message of a stream from a sequence on, in order, up to what was the last one when it began. An
 	// error from fn ends it and is returned. ErrNoStream when the stream is not there.
 	Read(ctx context.Context, stream string, from uint64, fn func(Stored) error) (StreamState, error)
+	// ReadSubject is Read from the first message on, of the messages alone whose subject matches a pattern.
+	ReadSubject(ctx context.Context, stream, subject string, fn func(Stored) error) (StreamState, error)
 }
 
 // Taper makes the streams of the tape. Connections of bus/jet are Tapers.

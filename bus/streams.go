@@ -68,6 +68,16 @@ func (n Names) Tape(tenant, handoff string) string {
 	return fmt.Sprintf("%s.tape.%s.%s", n.prefix(), tenant, handoff)
 }
 
+// TapePart is where a part of an attempt of a tenant's request is recorded: what decode had of it.
+func (n Names) TapePart(tenant, attempt string, number uint32) string {
+	return fmt.Sprintf("%s.tape.%s.%s.%d", n.prefix(), tenant, attempt, number)
+}
+
+// TapeParts matches all parts of an attempt.
+func (n Names) TapeParts(tenant, attempt string) string {
+	return fmt.Sprintf("%s.tape.%s.%s.*", n.prefix(), tenant, attempt)
+}
+
 // TapeKey is where a tenant's key is kept.
 func (n Names) TapeKey(tenant string) string { return "$KV." + n.TapeKeys() + "." + tenant }
 

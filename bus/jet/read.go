@@ -20,39 +20,54 @@ var (
 
 // Read implements bus.Reader. It leaves nothing behind on the server: its consumer is ephemeral and takes no acknowledgements.
 func (c *Conn) Read(ctx context.Context, stream string, from uint64, fn func(bus.Stored) error) (bus.StreamState, error) {
-	what := "read " + stream
-	if err := c.ready(what); err != nil {
+	return c.read(ctx, stream, jetstream.OrderedConsumerConfig{OptStartSeq: from}, fn)
+}
+
+// ReadSubject implements bus.Reader.
+func (c *Conn) ReadSubject(ctx context.Context, stream, subject string, fn func(bus.Stored) error) (bus.StreamState, error) {
+	return c.read(ctx, stream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}}, fn)
+}
+
+func (c *Conn) read(ctx context.Context, stream string, what jetstream.OrderedConsumerConfig, fn func(bus.Stored) error) (bus.StreamState, error) {
+	label := "read " + stream
+	if err := c.ready(label); err != nil {
 		return bus.StreamState{}, err
 	}
 	set, cancel := bounded(ctx)
 	defer cancel()
 	st, err := c.js.Stream(set, stream)
 	if err != nil {
-		return bus.StreamState{}, wrap(what, err)
+		return bus.StreamState{}, wrap(label, err)
 	}
 	s := st.CachedInfo().State
 	state := bus.StreamState{First: s.FirstSeq, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes, FirstTime: s.FirstTime, LastTime: s.LastTime}
-	from = max(from, s.FirstSeq, 1)
-	if s.Msgs == 0 || from > s.LastSeq {
+	what.DeliverPolicy, what.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(what.OptStartSeq, s.FirstSeq, 1)
+	if s.Msgs == 0 || what.OptStartSeq > s.LastSeq {
 		return state, nil
 	}
-	cons, err := st.OrderedConsumer(set, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from})
+	cons, err := st.OrderedConsumer(set, what)
 	if err != nil {
-		return state, wrap(what, err)
+		return state, wrap(label, err)
+	}
+	if info := cons.CachedInfo(); info != nil && info.NumPending == 0 {
+		return state, nil
 	}
 	it, err := cons.Messages(jetstream.PullMaxBytes(bus.MaxPullBytes), jetstream.PullExpiry(readStall))
 	if err != nil {
-		return state, wrap(what, err)
+		return state, wrap(label, err)
 	}
 	defer it.Stop()
 	for {
 		m, err := next(ctx, it)
 		if err != nil {
-			return state, wrap(what, err)
+			return state, wrap(label, err)
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return state, wrap(what, err)
+			return state, wrap(label, err)
+		}
+		if meta.Sequence.Stream > state.Last { // stored since; it stands for all that is left of a filter
+			return state, nil
 		}
 		err = fn(bus.Stored{Msg: bus.Msg{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()}, Sequence: meta.Sequence.Stream, Time: meta.Timestamp})
 		if err != nil || meta.Sequence.Stream >= state.Last || meta.NumPending == 0 {

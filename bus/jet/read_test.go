@@ -75,6 +75,23 @@ func tarred(t *testing.T, dir string) string {
 	return path
 }
 
+// bySubject reads what matches a pattern, and nothing where nothing does: neither waits for what may still come.
+func bySubject(t *testing.T, c *Conn, names bus.Names) {
+	t.Helper()
+	for pattern, want := range map[string]int{names.Journal("verdict", "*"): 700, names.Journal("*", "decode-d1"): 700, names.Journal("started", "*"): 0} {
+		n := 0
+		_, err := c.ReadSubject(t.Context(), names.JournalStream(), pattern, func(m bus.Stored) error {
+			if n++; m.Sequence != uint64(n) {
+				t.Errorf("%s: message %d is %d", pattern, n, m.Sequence)
+			}
+			return nil
+		})
+		if err != nil || n != want {
+			t.Errorf("%s: %d messages, want %d, %v", pattern, n, want, err)
+		}
+	}
+}
+
 // A journal is read from a live server, from a backup's folder and from a tar of it, the same.
 func TestReadAndBackup(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -122,6 +139,7 @@ func TestReadAndBackup(t *testing.T) {
 	}
 	check(c, 1)
 	check(c, 650)
+	bySubject(t, c, names)
 	stop := errors.New("enough")
 	if _, err := c.Read(ctx, names.JournalStream(), 1, func(bus.Stored) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the callback's error is lost: %v", err)
