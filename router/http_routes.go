@@ -3,7 +3,6 @@ package router
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -266,7 +265,7 @@ func (h *handler) metrics(w http.ResponseWriter, _ *http.Request, _ string) {
 	if h.cfg.Metrics != nil {
 		h.cfg.Metrics(w)
 	}
-	fmt.Fprintf(w, "# TYPE quire_http_requests_open gauge\nquire_http_requests_open %d\n", h.open.Load())
+	exposition{w}.gauge("quire_http_requests_open", "HTTP requests being answered now, this one included.", h.open.Load())
 }
 
 // health is about life: it fails when nothing moves, not when a worker is missing.
