@@ -25,8 +25,8 @@ func (l *Loop) Dump() string {
 	c := l.ledger.Counts()
 	fmt.Fprintf(&b, "\npages total=%d free=%d reserved=%d filling=%d owned=%d zeroing=%d quarantined=%d\n",
 		c.Total, c.Free, c.Reserved, c.Filling, c.Owned, c.Zeroing, c.Quarantined)
-	for _, k := range l.order {
-		l.handoffs[k].dump(&b)
+	for _, h := range l.oldestFirst() {
+		h.dump(&b)
 	}
 	if len(l.step) > 0 {
 		fmt.Fprintf(&b, "step %d:", l.steps)

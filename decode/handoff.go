@@ -33,6 +33,9 @@ type handoff struct {
 	firstAt, statedAt, ownedAt kvtransfer.Tick // first frame copied, manifest taken, pages owned; 0 = not yet
 	owned, unjournaled         bool            // kernels may read; the journal has not acknowledged the verdict
 
+	seq     uint64   // attempts are numbered as they come
+	counted standing // what the table counts of it
+
 	replies   []kvtransfer.ReplyBody // by number; kept until the end is acknowledged
 	told      bool                   // reply 0 has been made
 	keepUntil kvtransfer.Tick        // when it is over: forget it then
@@ -52,13 +55,13 @@ func (h *handoff) clone() *handoff {
 func (l *Loop) Clone() *Loop {
 	c := *l
 	c.ledger = l.ledger.Clone()
-	c.order = slices.Clone(l.order)
 	c.step = slices.Clone(l.step)
 	c.releases = slices.Clone(l.releases)
 	c.handoffs = make(map[kvtransfer.Key]*handoff, len(l.handoffs))
 	for k, h := range l.handoffs {
 		c.handoffs[k] = h.clone()
 	}
+	c.table = l.settled().clone(c.handoffs)
 	c.routers = make(map[kvtransfer.Peer]kvtransfer.Tick, len(l.routers))
 	for k, t := range l.routers {
 		c.routers[k] = t
@@ -136,11 +139,4 @@ func (l *Loop) countEnd(h *handoff) {
 	default:
 		l.count.Failed++
 	}
-}
-
-// forget takes an ended attempt out of the table.
-func (l *Loop) forget(h *handoff) {
-	k := h.key()
-	delete(l.handoffs, k)
-	l.order = slices.DeleteFunc(l.order, func(o kvtransfer.Key) bool { return o == k })
 }

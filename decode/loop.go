@@ -2,7 +2,6 @@ package decode
 
 import (
 	"fmt"
-	"slices"
 
 	"quire/kvtransfer"
 	"quire/kvtransfer/page"
@@ -62,9 +61,8 @@ type Loop struct {
 	nextBeat kvtransfer.Tick
 	ledger   *page.Ledger
 
-	// Invariant: order holds the keys of handoffs, oldest first.
-	handoffs map[kvtransfer.Key]*handoff
-	order    []kvtransfer.Key
+	handoffs map[kvtransfer.Key]*handoff // looked up with get, so that table hears of it
+	table    table
 	routers  map[kvtransfer.Peer]kvtransfer.Tick // last sign of life of each router epoch with a hand-off here
 
 	step     []seqOut // the step that is out; empty when none is
@@ -113,8 +111,8 @@ func New(cfg LoopConfig) *Loop {
 	return &Loop{
 		cfg:      cfg,
 		ledger:   page.NewLedger(cfg.Pool, cfg.Info.Pages, cfg.Info.PageSize),
-		handoffs: map[kvtransfer.Key]*handoff{},
-		routers:  map[kvtransfer.Peer]kvtransfer.Tick{},
+		handoffs: map[kvtransfer.Key]*handoff{}, table: newTable(),
+		routers: map[kvtransfer.Peer]kvtransfer.Tick{},
 	}
 }
 
@@ -128,6 +126,7 @@ func (l *Loop) Handle(ev Event) []Effect {
 	if !l.stopped {
 		l.startStep()
 		l.zeroReleased()
+		l.settled()
 	}
 	out := l.out
 	l.out = nil
@@ -201,13 +200,14 @@ func (l *Loop) broken(err kvtransfer.Error) bool {
 // onTick takes the time: it ends what is late, forgets what need not be kept, and sends the heartbeat.
 func (l *Loop) onTick(e Tick) {
 	l.now = max(l.now, e.Now)
-	for _, k := range slices.Clone(l.order) {
-		h := l.handoffs[k]
+	for _, h := range l.takeDue() {
 		if err := h.in.Late(l.now); !err.IsZero() {
 			l.end(h, err)
 		}
 		if h.in.State.Over() && l.now >= h.keepUntil {
 			l.forget(h)
+		} else {
+			l.later(h)
 		}
 	}
 	l.silentRouters()
@@ -225,26 +225,13 @@ func (l *Loop) beat() {
 
 // heartbeat is what this process says about itself now.
 func (l *Loop) heartbeat() kvtransfer.Heartbeat {
-	open, running := l.open()
+	t := l.settled()
 	return kvtransfer.Heartbeat{
 		Peer: l.cfg.Self, Model: l.cfg.Model, ModelSlug: l.cfg.ModelSlug,
 		Pool: l.cfg.Info.Fingerprints.Pool(), Fingerprints: l.cfg.Info.Fingerprints,
 		MaxModelLen: l.cfg.MaxModelLen, PageSize: l.cfg.Info.PageSize, Pages: l.ledger.Counts(),
-		Slots: l.cfg.MaxOpen, SlotsFree: l.cfg.MaxOpen - open, Running: running, Draining: l.draining,
+		Slots: l.cfg.MaxOpen, SlotsFree: l.cfg.MaxOpen - t.open, Running: t.running, Draining: l.draining,
 	}
-}
-
-// open counts the attempts that are not over, and those of them that run.
-func (l *Loop) open() (open, running int) {
-	for _, h := range l.handoffs {
-		if !h.in.State.Over() {
-			open++
-		}
-		if h.in.State == kvtransfer.InRunning {
-			running++
-		}
-	}
-	return open, running
 }
 
 // Idle says that nothing is open, no end waits for its acknowledgement and no page is on its way to Free.
@@ -270,14 +257,11 @@ func (l *Loop) Verify() error {
 	if err := l.ledger.Verify(); err != nil {
 		return err
 	}
-	if len(l.order) != len(l.handoffs) {
-		return fmt.Errorf("decode: table: %d in order, %d in all", len(l.order), len(l.handoffs))
+	if err := l.verifyTable(); err != nil {
+		return err
 	}
-	for _, k := range l.order {
-		h, ok := l.handoffs[k]
-		if !ok {
-			return fmt.Errorf("decode: table: %s is in the order only", k)
-		}
+	for _, h := range l.oldestFirst() {
+		k := h.key()
 		s, _, _, ok := l.ledger.State(k.Owner())
 		if want, must := pagesOf(h.in.State); must && (!ok || s != want) {
 			return fmt.Errorf("decode: table: %s is %s, its pages are %s", k, h.in.State, s)

@@ -20,16 +20,15 @@ func (l *Loop) onReserve(e ReserveAsked) {
 		refuse(kvtransfer.Errorf(kvtransfer.NotAllowed, "decode: reserve: signed by %s for %s", e.From, r.Router))
 		return
 	}
-	if h, ok := l.handoffs[k]; ok {
+	if h, ok := l.get(k); ok {
 		l.again(e, h, refuse)
 		return
 	}
 	l.supersede(e.From, k)
-	open, _ := l.open()
 	err := admit(r, room{
 		Draining: l.draining, JournalFull: l.journalFull && !l.cfg.JournalOptional, Fingerprint: l.cfg.Info.Fingerprints, Vocab: l.cfg.Info.Vocab,
 		MaxRows: l.cfg.MaxModelLen, PagesFree: l.ledger.Counts().Free, PageSize: l.cfg.Info.PageSize,
-		Open: open, MaxOpen: l.cfg.MaxOpen, Known: len(l.handoffs), MaxKnown: l.cfg.MaxOpen + l.cfg.MaxKept,
+		Open: l.settled().open, MaxOpen: l.cfg.MaxOpen, Known: len(l.handoffs), MaxKnown: l.cfg.MaxOpen + l.cfg.MaxKept,
 	})
 	if !err.IsZero() {
 		refuse(err)
@@ -44,8 +43,7 @@ func (l *Loop) onReserve(e ReserveAsked) {
 		refuse(err)
 		return
 	}
-	l.handoffs[k] = h
-	l.order = append(l.order, k)
+	l.add(h)
 	l.routers[h.router] = l.now
 	l.count.Reserved++
 	l.do(Journal{Fact: l.fact(h, FactReserved)})
@@ -105,8 +103,9 @@ func (l *Loop) promise(r kvtransfer.Reserve) (*handoff, kvtransfer.Error) {
 
 // supersede ends earlier attempts of the same hand-off: the router has given them up.
 func (l *Loop) supersede(router kvtransfer.Peer, k kvtransfer.Key) {
-	for _, o := range slices.Clone(l.order) {
-		if h := l.handoffs[o]; o.ID == k.ID && o.Attempt < k.Attempt && h.router == router {
+	for _, h := range l.table.byID[k.ID] {
+		if o := h.key(); o.Attempt < k.Attempt && h.router == router {
+			l.table.touched = append(l.table.touched, h)
 			l.end(h, kvtransfer.Errorf(kvtransfer.Cancelled, "decode: attempt %d replaces attempt %d", k.Attempt, o.Attempt))
 		}
 	}
@@ -115,7 +114,7 @@ func (l *Loop) supersede(router kvtransfer.Peer, k kvtransfer.Key) {
 // onClaim binds the attempt to the first valid claim.
 func (l *Loop) onClaim(e ClaimCame) {
 	k := e.M.Key
-	h, ok := l.handoffs[k]
+	h, ok := l.get(k)
 	if !ok || e.From.Role != kvtransfer.RolePrefill {
 		l.refuseClaim(e, kvtransfer.Errorf(kvtransfer.NotFound, "decode: claim: attempt %s is not known", k))
 		return
@@ -168,12 +167,12 @@ func (l *Loop) settle(delivery uint64, counted bool) {
 }
 
 func (l *Loop) onProgress(e ProgressCame) {
-	h, ok := l.handoffs[e.M.Key]
+	h, ok := l.get(e.M.Key)
 	l.settle(e.Delivery, ok && h.in.Progress(e.From, e.M, l.now))
 }
 
 func (l *Loop) onAbort(e AbortCame) {
-	h, ok := l.handoffs[e.M.Key]
+	h, ok := l.get(e.M.Key)
 	counted := ok && h.in.Abort(e.From, e.M, l.now)
 	l.settle(e.Delivery, counted)
 	if counted {
@@ -182,7 +181,7 @@ func (l *Loop) onAbort(e AbortCame) {
 }
 
 func (l *Loop) onCancel(e CancelCame) {
-	h, ok := l.handoffs[e.M.Key]
+	h, ok := l.get(e.M.Key)
 	counted := ok && e.From == h.router
 	l.settle(e.Delivery, counted)
 	if counted {
@@ -196,33 +195,42 @@ func (l *Loop) onCancel(e CancelCame) {
 
 // onRouter takes a router's sign of life. A later epoch of the same router means that the earlier one is gone.
 func (l *Loop) onRouter(e RouterAlive) {
+	gone := func(p kvtransfer.Peer) bool {
+		return p.ID == e.Peer.ID && p.Role == e.Peer.Role && p.Epoch < e.Peer.Epoch
+	}
 	if _, ok := l.routers[e.Peer]; ok {
 		l.routers[e.Peer] = l.now
 	}
-	for _, k := range slices.Clone(l.order) {
-		h := l.handoffs[k]
-		if h.router.ID == e.Peer.ID && h.router.Role == e.Peer.Role && h.router.Epoch < e.Peer.Epoch {
-			l.abandon(h, kvtransfer.Errorf(kvtransfer.WorkerLost, "decode: router %s has a later epoch %d", h.router, e.Peer.Epoch))
-		}
-	}
+	l.abandonOf(gone, func(p kvtransfer.Peer) kvtransfer.Error {
+		return kvtransfer.Errorf(kvtransfer.WorkerLost, "decode: router %s has a later epoch %d", p, e.Peer.Epoch)
+	})
 }
 
 // silentRouters ends the requests of router epochs that fell silent, and forgets routers without requests.
 func (l *Loop) silentRouters() {
-	used := map[kvtransfer.Peer]bool{}
-	for _, k := range slices.Clone(l.order) {
-		h := l.handoffs[k]
-		last := l.routers[h.router]
-		if l.now-last >= l.cfg.RouterSilence {
-			l.abandon(h, kvtransfer.Errorf(kvtransfer.WorkerLost, "decode: router %s silent for %d us", h.router, l.now-last))
-			continue
-		}
-		used[h.router] = true
-	}
+	silent := func(p kvtransfer.Peer) bool { return l.now-l.routers[p] >= l.cfg.RouterSilence }
+	l.abandonOf(silent, func(p kvtransfer.Peer) kvtransfer.Error {
+		return kvtransfer.Errorf(kvtransfer.WorkerLost, "decode: router %s silent for %d us", p, l.now-l.routers[p])
+	})
 	for p := range l.routers {
-		if !used[p] {
+		if l.table.of[p] == 0 {
 			delete(l.routers, p)
 		}
+	}
+}
+
+// abandonOf ends and forgets the attempts of the router epochs that are lost.
+func (l *Loop) abandonOf(lost func(kvtransfer.Peer) bool, why func(kvtransfer.Peer) kvtransfer.Error) {
+	for p := range l.table.of {
+		if !lost(p) {
+			continue
+		}
+		for _, h := range l.oldestFirst() { // of all lost epochs, so that the order is not the map's
+			if lost(h.router) {
+				l.abandon(h, why(h.router))
+			}
+		}
+		return
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 
 // onFrame decides what a frame is worth opening for. Its header may be anybody's: nothing changes before it has opened.
 func (l *Loop) onFrame(e FrameCame) {
-	h, ok := l.handoffs[e.Header.Key]
+	h, ok := l.get(e.Header.Key)
 	answer := kvtransfer.FrameRefuse
 	if ok {
 		answer = h.in.Frame(e.Header, e.Tag, l.now)
@@ -29,7 +29,7 @@ func (l *Loop) onFrame(e FrameCame) {
 
 // onOpened has an opened frame copied into its owner's pages, under a grant that keeps them from changing hands meanwhile.
 func (l *Loop) onOpened(e FrameOpened) {
-	h, ok := l.handoffs[e.Header.Key]
+	h, ok := l.get(e.Header.Key)
 	answer := kvtransfer.OpenCount
 	if ok && h.in.Hash == e.Hash {
 		answer, _ = h.in.Opened(e.Header, e.Tag, e.Opening, l.now)
@@ -74,7 +74,7 @@ func (l *Loop) onCopied(e FrameCopied) {
 	if l.broken(e.Err) {
 		return
 	}
-	h, ok := l.handoffs[e.Header.Key]
+	h, ok := l.get(e.Header.Key)
 	err := e.Err
 	if ok && !h.in.State.Over() && err.IsZero() {
 		if stale := l.ledger.Check(e.Grant); stale != nil {
@@ -107,7 +107,7 @@ func (l *Loop) onCopied(e FrameCopied) {
 
 // onManifest takes prefill's statement; a contradiction ends the attempt at once.
 func (l *Loop) onManifest(e ManifestCame) {
-	h, ok := l.handoffs[e.M.Key]
+	h, ok := l.get(e.M.Key)
 	if !ok || e.From.Role != kvtransfer.RolePrefill {
 		l.count.ManifestsRefused++
 		l.turnedAway(h, "manifest", 0, kvtransfer.Error{})
@@ -169,7 +169,7 @@ func (l *Loop) refused(h *handoff, v kvtransfer.Verdict) {
 
 // onJournaled admits the pages: from here on kernels may read rows [0, N). The witness reads first.
 func (l *Loop) onJournaled(e Journaled) {
-	h, ok := l.handoffs[e.Key]
+	h, ok := l.get(e.Key)
 	if !ok || h.in.State != kvtransfer.InJudging || h.in.Hash != e.Reservation {
 		return
 	}
@@ -216,7 +216,7 @@ func (l *Loop) onWitness(e WitnessDone) {
 		l.bug("witness: %v", err)
 		return
 	}
-	h, ok := l.handoffs[e.Key]
+	h, ok := l.get(e.Key)
 	if !ok || h.in.State != kvtransfer.InWitnessing {
 		return
 	}
@@ -238,8 +238,8 @@ func (l *Loop) onWitness(e WitnessDone) {
 
 // onStreamLost ends the attempts whose frames may have been lost. One that nobody has claimed has none yet.
 func (l *Loop) onStreamLost() {
-	for _, k := range append([]kvtransfer.Key(nil), l.order...) {
-		if h := l.handoffs[k]; h.in.State == kvtransfer.InFilling {
+	for _, h := range l.oldestFirst() {
+		if h.in.State == kvtransfer.InFilling {
 			l.end(h, kvtransfer.Errorf(kvtransfer.WorkerLost, "decode: the KV stream was lost with %d frames received", len(h.in.Frames())))
 		}
 	}

@@ -35,7 +35,7 @@ func (l *Loop) tellEnd(h *handoff) {
 
 // onResend answers with what the router has not got, and forgets what it acknowledges. It is a sign of life too.
 func (l *Loop) onResend(e ResendAsked) {
-	h, ok := l.handoffs[e.M.Key]
+	h, ok := l.get(e.M.Key)
 	if !ok || e.From != h.router {
 		l.do(Resent{ID: e.ID, Key: e.M.Key})
 		return

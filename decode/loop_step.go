@@ -11,11 +11,8 @@ func (l *Loop) startStep() {
 		return
 	}
 	var cs []candidate
-	for _, k := range l.order {
-		h := l.handoffs[k]
-		if h.in.State == kvtransfer.InRunning || h.in.State == kvtransfer.InWitnessing && h.in.RowsAgree() {
-			cs = append(cs, candidate{Key: k, Failures: h.failures, Stepped: h.stepped})
-		}
+	for _, h := range l.settled().ready {
+		cs = append(cs, candidate{Key: h.key(), Failures: h.failures, Stepped: h.stepped})
 	}
 	keys := planStep(cs, l.cfg.MaxBatch)
 	if len(keys) == 0 {
@@ -25,7 +22,7 @@ func (l *Loop) startStep() {
 	l.count.Steps++
 	work := make([]SeqWork, len(keys))
 	for i, k := range keys {
-		h := l.handoffs[k]
+		h, _ := l.get(k)
 		w, err := l.work(h)
 		if err != nil {
 			l.bug("step: %v", err)
@@ -86,7 +83,7 @@ func (l *Loop) onStep(e StepDone) {
 			l.bug("step: %v", err)
 			return
 		}
-		h, ok := l.handoffs[s.key]
+		h, ok := l.get(s.key)
 		switch {
 		case !ok || h.in.State.Over():
 		case !e.Err.IsZero():
