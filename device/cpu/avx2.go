@@ -82,6 +82,12 @@ func halfRowsAVX2(t device.Type, a floatArgs, rows int) {
 }
 
 func int8RowsAVX2(t device.Type, a int8Args, rows int) {
+	switch t {
+	case device.Q8_0, device.Q4_0, device.Q4_1:
+	default:
+		int8RowsGo(t, a, rows)
+		return
+	}
 	x, out := a.x, a.out
 	for r := 0; r < rows; {
 		n := tileHeight(rows - r)
@@ -148,13 +154,15 @@ func dequantAVX2(t device.Type, dst []float32, src unsafe.Pointer) {
 	case device.F16:
 		widenRow(unsafe.Pointer(&dst[0]), 32, src, len(dst)/8)
 	case device.BF16:
-		widenBF16(&dst[0], src, len(dst)/8)
+		dequantBrain(&dst[0], src, len(dst)/(2*panelRows))
 	case device.Q8_0:
 		dequantQ8(&dst[0], src, blocks)
 	case device.Q4_0:
 		dequantQ40(&dst[0], src, blocks)
 	case device.Q4_1:
 		dequantQ41(&dst[0], src, blocks)
+	default:
+		dequantGo(t, dst, src)
 	}
 }
 

@@ -6,10 +6,10 @@ import "unsafe"
 
 var _ unsafe.Pointer
 
-// widenBF16: vectors of 8 BF16 to F32
+// dequantBrain: pairs of columns of a panel of BF16 to [2][16] F32 each
 //
 //go:noescape
-func widenBF16(dst *float32, src unsafe.Pointer, vectors int)
+func dequantBrain(dst *float32, src unsafe.Pointer, pairs int)
 
 // dequantQ8: blocks of a panel of Q8_0 to [32][16] F32 each
 //

@@ -23,18 +23,27 @@ DATA eight<>+24(SB)/4, $0x00000008
 DATA eight<>+28(SB)/4, $0x00000008
 GLOBL eight<>(SB), RODATA|NOPTR, $32
 
-// func widenBF16(dst *float32, src unsafe.Pointer, vectors int)
-// vectors of 8 BF16 to F32
-TEXT ·widenBF16(SB), NOSPLIT, $0-24
+// func dequantBrain(dst *float32, src unsafe.Pointer, pairs int)
+// pairs of columns of a panel of BF16 to [2][16] F32 each
+TEXT ·dequantBrain(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), AX
-	MOVQ vectors+16(FP), CX
+	MOVQ pairs+16(FP), CX
+	VPCMPEQD Y15, Y15, Y15
+	VPSLLD $16, Y15, Y15
 loop:
-	VPMOVZXWD (AX), Y0
+	VMOVDQU 0(AX), Y0
+	VPAND Y0, Y15, Y1
 	VPSLLD $16, Y0, Y0
-	VMOVDQU Y0, (DI)
-	ADDQ $16, AX
-	ADDQ $32, DI
+	VMOVDQU Y0, 0(DI)
+	VMOVDQU Y1, 64(DI)
+	VMOVDQU 32(AX), Y0
+	VPAND Y0, Y15, Y1
+	VPSLLD $16, Y0, Y0
+	VMOVDQU Y0, 32(DI)
+	VMOVDQU Y1, 96(DI)
+	ADDQ $64, AX
+	ADDQ $128, DI
 	DECQ CX
 	JNZ loop
 	VZEROUPPER

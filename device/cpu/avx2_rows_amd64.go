@@ -26,7 +26,7 @@ func swiGLURow(dst, gate, up *float32, n int)
 //go:noescape
 func softmaxTile(s *float32, st *softState, out *float32, n int)
 
-// quantiseRow: blocks of 32 F32 at src into blocks of int8, scale, -8*sum and scale*sum
+// quantiseRow: blocks of 32 F32 at src into blocks of int8, scale and sums, see actTail
 //
 //go:noescape
 func quantiseRow(dst, src unsafe.Pointer, blocks int)

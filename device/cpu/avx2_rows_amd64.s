@@ -522,7 +522,7 @@ loop:
 	RET
 
 // func quantiseRow(dst, src unsafe.Pointer, blocks int)
-// blocks of 32 F32 at src into blocks of int8, scale, -8*sum and scale*sum
+// blocks of 32 F32 at src into blocks of int8, scale and sums, see actTail
 TEXT ·quantiseRow(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), AX
@@ -565,28 +565,29 @@ zero:
 	VCVTPS2DQ Y3, Y3
 	VPADDD Y0, Y1, Y7
 	VPADDD Y2, Y3, Y8
-	VPADDD Y7, Y8, Y7
+	VPHADDD Y8, Y7, Y7
 	VEXTRACTI128 $1, Y7, X8
 	VPADDD X7, X8, X7
-	VPSHUFD $0x0e, X7, X8
-	VPADDD X7, X8, X7
-	VPSHUFD $0x01, X7, X8
-	VPADDD X7, X8, X7
+	VPHADDD X7, X7, X9
+	VPHADDD X9, X9, X7
 	VPACKSSDW Y1, Y0, Y0
 	VPACKSSDW Y3, Y2, Y2
 	VPACKSSWB Y2, Y0, Y0
 	VPERMD Y0, Y14, Y0
 	VMOVDQU Y0, (DI)
 	VMOVSS X5, 32(DI)
+	VMOVQ X9, 48(DI)
 	VCVTDQ2PS X7, X8
 	VMULSS X5, X8, X8
 	VMOVSS X8, 40(DI)
-	VPSLLD $3, X7, X7
 	VPXOR X8, X8, X8
 	VPSUBD X7, X8, X7
-	VMOVD X7, 36(DI)
+	VPSLLD $3, X7, X8
+	VMOVD X8, 36(DI)
+	VPSLLD $7, X7, X8
+	VMOVD X8, 44(DI)
 	ADDQ $128, AX
-	ADDQ $48, DI
+	ADDQ $64, DI
 	DECQ CX
 	JNZ loop
 	VZEROUPPER

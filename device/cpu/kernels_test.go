@@ -10,7 +10,15 @@ import (
 	"quire/device"
 )
 
-var types = []device.Type{device.F32, device.F16, device.BF16, device.Q8_0, device.Q4_0, device.Q4_1}
+var types = []device.Type{
+	device.F32, device.F16, device.BF16, device.Q8_0, device.Q4_0, device.Q4_1, device.Q5_0, device.Q5_1, device.Q4_K, device.Q5_K, device.Q6_K,
+}
+
+// blockCols is the number of columns nearest above n that is a whole number of blocks.
+func blockCols(t device.Type, n int) int {
+	size, _ := t.Block()
+	return roundUp(n, size)
+}
 
 // randomWeights gives rows of bytes of a type, with every value that a byte can have among the quantised ones.
 func randomWeights(r *rand.Rand, t device.Type, rows, cols int) []byte {
@@ -19,7 +27,7 @@ func randomWeights(r *rand.Rand, t device.Type, rows, cols int) []byte {
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
-	block := map[device.Type]int{device.Q8_0: 34, device.Q4_0: 18, device.Q4_1: 20}[t]
+	numbers, block := t.Block()
 	switch t {
 	case device.F32:
 		for i := 0; i < len(b); i += 4 {
@@ -34,10 +42,10 @@ func randomWeights(r *rand.Rand, t device.Type, rows, cols int) []byte {
 			*(*uint16)(unsafe.Pointer(&b[i])) = uint16(math.Float32bits(float32(r.NormFloat64())) >> 16)
 		}
 	}
-	for i := 0; block > 0 && i < len(b); i += block {
-		*(*uint16)(unsafe.Pointer(&b[i])) = device.ToF16(float32(r.NormFloat64()) / 50)
-		if t == device.Q4_1 {
-			*(*uint16)(unsafe.Pointer(&b[i+2])) = device.ToF16(float32(r.NormFloat64()))
+	for i := 0; t.Quantised() && i < len(b); i += block {
+		for j, factor := range device.Factors(t) {
+			part := [2][2]float32{{50, 1}, {3000, 100}}[numbers/superCols][j]
+			*(*uint16)(unsafe.Pointer(&b[i+factor])) = device.ToF16(float32(r.NormFloat64()) / part)
 		}
 	}
 	return b
@@ -139,7 +147,8 @@ func TestVariantsInt8(t *testing.T) {
 		d := newDevice(t, Options{Threads: 1})
 		for _, typ := range types[3:] {
 			for rows := 1; rows <= 7; rows++ {
-				const blocks, panels = 5, 3
+				const panels = 3
+				blocks := blockCols(typ, 160) / 32
 				mat, err := d.Matrix(typ, panels*panelRows, blocks*32, randomWeights(r, typ, panels*panelRows, blocks*32))
 				if err != nil {
 					t.Fatal(err)
@@ -168,41 +177,29 @@ func TestVariantsInt8Exact(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))
 		d := newDevice(t, Options{Threads: 1})
 		for _, typ := range types[3:] {
-			rowBytes, _ := typ.RowBytes(64)
-			src := randomWeights(r, typ, panelRows, 64)
-			for i := 0; i < len(src); i += rowBytes / 2 {
-				*(*uint16)(unsafe.Pointer(&src[i])) = device.ToF16(1)
-				if typ == device.Q4_1 {
-					*(*uint16)(unsafe.Pointer(&src[i+2])) = device.ToF16(2)
-				}
-				if i%3 == 0 { // the extremes
-					for j := i + rowBytes/2 - 16; j < i+rowBytes/2; j++ {
-						src[j] = [...]byte{0x80, 0xff, 0x7f}[i/3%3]
-					}
-				}
-			}
-			mat, err := d.Matrix(typ, panelRows, 64, src)
+			cols := blockCols(typ, 64)
+			mat, err := d.Matrix(typ, panelRows, cols, exactWeights(r, typ, panelRows, cols))
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := alignedFloats(4 * 64)
+			x := alignedFloats(4 * cols)
 			for i := range x {
 				x[i] = float32(r.IntN(255) - 127)
-				if i < 64 {
+				if i < cols {
 					x[i] = 127
-				} else if i < 128 {
+				} else if i < 2*cols {
 					x[i] = -127
 				}
 				if i%32 == 0 {
 					x[i] = 127 // a scale of 1
 				}
 			}
-			acts := alignedBytes(4 * 2 * actBlock)
-			k.quantise(unsafe.Pointer(&acts[0]), unsafe.Pointer(&x[0]), 8)
+			acts := alignedBytes(4 * actBytes(cols))
+			k.quantise(unsafe.Pointer(&acts[0]), unsafe.Pointer(&x[0]), 4*cols/32)
 			out, want := make([]float32, 64), make([]float32, 64)
 			a := int8Args{
 				w: unsafe.Pointer(&mat.(*matrix).data[0]), x: unsafe.Pointer(&acts[0]), out: unsafe.Pointer(&out[0]),
-				xStride: 2 * actBlock, outStride: 64, blocks: 2, panels: 1,
+				xStride: actBytes(cols), outStride: 64, blocks: cols / 32, panels: 1,
 			}
 			k.int8Rows(typ, a, 4)
 			a.out = unsafe.Pointer(&want[0])
@@ -221,7 +218,7 @@ func TestVariantsQuantise(t *testing.T) {
 		k.quantise(unsafe.Pointer(&got[0]), unsafe.Pointer(&x[0]), 64)
 		portable.quantise(unsafe.Pointer(&want[0]), unsafe.Pointer(&x[0]), 64)
 		for i := range got {
-			if i%actBlock < 44 && got[i] != want[i] {
+			if i%actBlock < 56 && got[i] != want[i] {
 				t.Fatalf("block %d byte %d is %d, want %d", i/actBlock, i%actBlock, got[i], want[i])
 			}
 		}
@@ -233,16 +230,17 @@ func TestVariantsDequant(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 10))
 		d := newDevice(t, Options{Threads: 1})
 		for _, typ := range types[1:] {
-			mat, err := d.Matrix(typ, panelRows, 96, randomWeights(r, typ, panelRows, 96))
+			cols := blockCols(typ, 96)
+			mat, err := d.Matrix(typ, panelRows, cols, randomWeights(r, typ, panelRows, cols))
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, want := alignedFloats(96*panelRows), alignedFloats(96*panelRows)
+			got, want := alignedFloats(cols*panelRows), alignedFloats(cols*panelRows)
 			src := unsafe.Pointer(&mat.(*matrix).data[0])
 			k.dequant(typ, got, src)
 			portable.dequant(typ, want, src)
 			compare(t, typ.String(), got, want, 0)
-			row := make([]float32, 96)
+			row := make([]float32, cols)
 			for lane := range panelRows {
 				mat.(*matrix).unpack(lane, row)
 				for c := range row {

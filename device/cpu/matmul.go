@@ -77,8 +77,18 @@ func runQuantise(p *plan, t *task, _ *worker, item int) {
 	}
 }
 
-// actBlock is how many bytes 32 activations take as int8: [32] int8, f32 scale, i32 -8*sum, f32 scale*sum, 4 bytes unused.
-const actBlock = 48
+// actBlock is how many bytes 32 activations take as int8, a line of the cache: [32] int8, then actTail.
+const actBlock = 64
+
+// actTail is what products need of a block of 32 activations beside the integers. Sums are of the integers.
+type actTail struct {
+	scale   float32
+	less8   int32    // -8 * sum: takes the offset of unsigned nibbles back
+	sum     float32  // scale * sum: goes with minima
+	less128 int32    // -128 * sum: takes the offset of unsigned bytes back
+	half    [2]int32 // sums of 16
+	_       [2]int32
+}
 
 func actBytes(cols int) int { return cols / 32 * actBlock }
 

@@ -16,11 +16,10 @@ const panelRows = 16
 //
 // A panel, by type:
 //
-//	F32        [cols][16] f32
-//	F16, BF16  [cols][16] u16
-//	Q8_0       per block of 32 columns: [16] f16 scale, [8][16][4] int8 (group of 4 columns, row, column)
-//	Q4_0       per block: [16] f16 scale, [4][16][4] bytes: byte b of group g holds columns 4g+b (low nibble) and 16+4g+b (high)
-//	Q4_1       per block: [16] f16 scale, [16] f16 minimum, nibbles as Q4_0
+//	F32        [depth][16] f32
+//	F16        [depth][16] u16
+//	BF16       [depth/2][16][2] u16: two columns of a row side by side
+//	quantised  see formats
 type matrix struct {
 	dev        *Device
 	typ        device.Type
@@ -31,19 +30,6 @@ type matrix struct {
 	data       []byte // [panels][panelBytes]
 }
 
-// blockBytes is what a block of 32 columns takes in a panel, for quantised types.
-func blockBytes(t device.Type) int {
-	switch t {
-	case device.Q8_0:
-		return 32 + 512
-	case device.Q4_0:
-		return 32 + 256
-	case device.Q4_1:
-		return 64 + 256
-	}
-	return 0
-}
-
 func panelBytes(t device.Type, depth int) int {
 	switch t {
 	case device.F32:
@@ -51,7 +37,8 @@ func panelBytes(t device.Type, depth int) int {
 	case device.F16, device.BF16:
 		return depth * 32
 	}
-	return depth / 32 * blockBytes(t)
+	f := formatOf(t)
+	return depth / f.cols * f.bytes
 }
 
 // Matrix packs weights.
@@ -105,81 +92,49 @@ func (m *matrix) pack(row int, src []byte) {
 		for c := range m.cols {
 			copy(dst[(c*panelRows+lane)*4:][:4], src[c*4:])
 		}
-	case device.F16, device.BF16:
+	case device.F16:
 		for c := range m.cols {
 			copy(dst[(c*panelRows+lane)*2:][:2], src[c*2:])
 		}
-	case device.Q8_0:
-		m.packBlocks(dst, src, lane, 2, 8)
-	case device.Q4_0:
-		m.packBlocks(dst, src, lane, 2, 4)
-	case device.Q4_1:
-		m.packBlocks(dst, src, lane, 4, 4)
+	case device.BF16:
+		for c := range m.cols {
+			copy(dst[brainAt(c, lane)*2:][:2], src[c*2:])
+		}
+	default:
+		f := formatOf(m.typ)
+		for b := range m.cols / f.cols {
+			f.pack(dst[b*f.bytes:][:f.bytes], src[b*f.rowBytes:][:f.rowBytes], lane)
+		}
 	}
 }
 
-// packBlocks interleaves the blocks of a row: head bytes of scale and minimum, then groups of 4 bytes.
-func (m *matrix) packBlocks(dst, src []byte, lane, head, groups int) {
-	in, out := head+groups*4, blockBytes(m.typ)
-	for b := range m.cols / 32 {
-		s, d := src[b*in:][:in], dst[b*out:][:out]
-		copy(d[lane*2:][:2], s)
-		if head == 4 {
-			copy(d[32+lane*2:][:2], s[2:])
-		}
-		d = d[head*panelRows:]
-		for g := range groups {
-			copy(d[(g*panelRows+lane)*4:][:4], s[head+g*4:])
-		}
-	}
-}
+// brainAt is where column c of a lane is in a panel of BF16.
+func brainAt(c, lane int) int { return (c/2*panelRows+lane)*2 + c%2 }
 
 // unpack dequantises one row, [cols].
 func (m *matrix) unpack(row int, dst []float32) {
-	src, lane := m.panel(row/panelRows), row%panelRows
-	switch m.typ {
+	unpackLane(m.typ, dst, m.panel(row/panelRows), row%panelRows)
+}
+
+// unpackLane dequantises one row of a panel.
+func unpackLane(t device.Type, dst []float32, src []byte, lane int) {
+	switch t {
 	case device.F32:
 		for c := range dst {
 			dst[c] = math.Float32frombits(binary.LittleEndian.Uint32(src[(c*panelRows+lane)*4:]))
 		}
 	case device.F16:
 		for c := range dst {
-			dst[c] = device.FromF16(binary.LittleEndian.Uint16(src[(c*panelRows+lane)*2:]))
+			dst[c] = halfAt(src, c*panelRows+lane)
 		}
 	case device.BF16:
 		for c := range dst {
-			dst[c] = device.FromBF16(binary.LittleEndian.Uint16(src[(c*panelRows+lane)*2:]))
+			dst[c] = device.FromBF16(binary.LittleEndian.Uint16(src[brainAt(c, lane)*2:]))
 		}
 	default:
-		m.unpackBlocks(src, lane, dst)
-	}
-}
-
-func (m *matrix) unpackBlocks(src []byte, lane int, dst []float32) {
-	size := blockBytes(m.typ)
-	for b := range len(dst) / 32 {
-		s, d := src[b*size:][:size], dst[b*32:][:32]
-		scale := device.FromF16(binary.LittleEndian.Uint16(s[lane*2:]))
-		switch m.typ {
-		case device.Q8_0:
-			for c := range d {
-				d[c] = scale * float32(int8(s[32+(c/4*panelRows+lane)*4+c%4]))
-			}
-		case device.Q4_0:
-			for c := range d {
-				d[c] = scale * float32(nibble(s[32:], lane, c)-8)
-			}
-		case device.Q4_1:
-			low := device.FromF16(binary.LittleEndian.Uint16(s[32+lane*2:]))
-			for c := range d {
-				d[c] = float32(scale*float32(nibble(s[64:], lane, c))) + low
-			}
+		f := formatOf(t)
+		for b := range len(dst) / f.cols {
+			f.unpack(dst[b*f.cols:][:f.cols], src[b*f.bytes:][:f.bytes], lane)
 		}
 	}
-}
-
-// nibble is column c of a lane in a block of nibbles.
-func nibble(s []byte, lane, c int) int {
-	b := s[(c%16/4*panelRows+lane)*4+c%4]
-	return int(b >> (c / 16 * 4) & 15)
 }

@@ -54,30 +54,25 @@ func store(out unsafe.Pointer, acc *[panelRows]float32, add bool) {
 }
 
 func int8RowsGo(t device.Type, a int8Args, rows int) {
-	size := blockBytes(t)
+	f := formatOf(t)
+	blocks := a.blocks * 32 / f.cols
 	for p := range a.panels {
 		for r := range rows {
 			var acc [panelRows]float32
-			for b := range a.blocks {
-				w := unsafe.Add(a.w, (p*a.blocks+b)*size)
-				x := unsafe.Add(a.x, r*a.xStride+b*actBlock)
-				switch t {
-				case device.Q8_0:
-					blockQ8(&acc, w, x)
-				case device.Q4_0:
-					blockQ4(&acc, w, x, 32)
-				case device.Q4_1:
-					blockQ4(&acc, w, x, 64)
-				}
+			for b := range blocks {
+				f.product(&acc, unsafe.Add(a.w, (p*blocks+b)*f.bytes), unsafe.Add(a.x, r*a.xStride+b*actBytes(f.cols)))
 			}
 			store(unsafe.Add(a.out, r*a.outStride+p*panelRows*4), &acc, a.add)
 		}
 	}
 }
 
+// tailOf is what follows the integers of a block of activations.
+func tailOf(x unsafe.Pointer) *actTail { return (*actTail)(unsafe.Add(x, 32)) }
+
 // blockQ8 adds one block: scale(w) * scale(x) * sum of 32 integer products.
 func blockQ8(acc *[panelRows]float32, w, x unsafe.Pointer) {
-	scale := at[float32](x, 8)
+	scale := tailOf(x).scale
 	var sum [panelRows]int32
 	q := (*[8][4]int8)(x)
 	for g, lanes := range (*[8][panelRows][4]int8)(unsafe.Add(w, 32)) {
@@ -92,11 +87,14 @@ func blockQ8(acc *[panelRows]float32, w, x unsafe.Pointer) {
 	}
 }
 
+func blockQ40(acc *[panelRows]float32, w, x unsafe.Pointer) { blockQ4(acc, w, x, 32) }
+func blockQ41(acc *[panelRows]float32, w, x unsafe.Pointer) { blockQ4(acc, w, x, 64) }
+
 // blockQ4 adds one block of nibbles; head 32 is Q4_0 (less 8), 64 is Q4_1 (plus minimum).
 func blockQ4(acc *[panelRows]float32, w, x unsafe.Pointer, head int) {
-	scale, less8 := at[float32](x, 8), int32(0)
+	tail, less8 := tailOf(x), int32(0)
 	if head == 32 {
-		less8 = at[int32](x, 9)
+		less8 = tail.less8
 	}
 	var sum [panelRows]int32
 	q := (*[8][4]int8)(x)
@@ -111,9 +109,9 @@ func blockQ4(acc *[panelRows]float32, w, x unsafe.Pointer, head int) {
 		}
 	}
 	for lane, s := range sum {
-		acc[lane] += float32(float32(s+less8) * float32(device.FromF16(at[uint16](w, lane))*scale))
+		acc[lane] += float32(float32(s+less8) * float32(device.FromF16(at[uint16](w, lane))*tail.scale))
 		if head == 64 {
-			acc[lane] += float32(device.FromF16(at[uint16](w, 16+lane)) * at[float32](x, 10))
+			acc[lane] += float32(device.FromF16(at[uint16](w, 16+lane)) * tail.sum)
 		}
 	}
 }
@@ -124,19 +122,19 @@ func dequantGo(t device.Type, dst []float32, src unsafe.Pointer) {
 		for i := range dst {
 			dst[i] = device.FromF16(at[uint16](src, i))
 		}
+		return
 	case device.BF16:
 		for i := range dst {
-			dst[i] = device.FromBF16(at[uint16](src, i))
+			dst[i] = device.FromBF16(at[uint16](src, brainAt(i/panelRows, i%panelRows)))
 		}
-	default:
-		depth := len(dst) / panelRows
-		m := &matrix{typ: t, rows: panelRows, cols: depth}
-		row := make([]float32, depth)
-		for lane := range panelRows {
-			m.unpackBlocks(unsafe.Slice((*byte)(src), panelBytes(t, depth)), lane, row)
-			for k, v := range row {
-				dst[k*panelRows+lane] = v
-			}
+		return
+	}
+	depth := len(dst) / panelRows
+	row := make([]float32, depth)
+	for lane := range panelRows {
+		unpackLane(t, row, unsafe.Slice((*byte)(src), panelBytes(t, depth)), lane)
+		for k, v := range row {
+			dst[k*panelRows+lane] = v
 		}
 	}
 }
@@ -154,14 +152,15 @@ func quantiseGo(dst, src unsafe.Pointer, blocks int) {
 		if top > 0 {
 			inv = 127 / top
 		}
-		var sum int32
+		var half [2]int32
 		for i, v := range x {
 			q[i] = int8(math.RoundToEven(float64(float32(v * inv))))
-			sum += int32(q[i])
+			half[i/16] += int32(q[i])
 		}
-		*(*float32)(unsafe.Add(d, 32)) = scale
-		*(*int32)(unsafe.Add(d, 36)) = -8 * sum
-		*(*float32)(unsafe.Add(d, 40)) = float32(scale * float32(sum))
+		sum := half[0] + half[1]
+		*tailOf(d) = actTail{
+			scale: scale, less8: -8 * sum, sum: float32(scale * float32(sum)), less128: -128 * sum, half: half,
+		}
 	}
 }
 

@@ -17,11 +17,28 @@ func rowAddr(t, disp int) string {
 	return fmt.Sprintf("%d(%s)(CX*2)", disp, base)
 }
 
-// weightLoads says how the 16 weights of one K come into Y12 and Y13 as F32, by type.
-var weightLoads = map[string][]string{
-	"F32":  {"VMOVUPS (AX), Y12", "VMOVUPS 32(AX), Y13"},
-	"F16":  {"VCVTPH2PS (AX), Y12", "VCVTPH2PS 16(AX), Y13"},
-	"BF16": {"VPMOVZXWD (AX), Y12", "VPMOVZXWD 16(AX), Y13", "VPSLLD $16, Y12, Y12", "VPSLLD $16, Y13, Y13"},
+// loadWeights brings the 16 weights of column u into Y12 and Y13 as F32 and moves AX on. Odd columns of BF16 lie beside the even
+// ones before them; Y11 masks them.
+func loadWeights(a *asm, typ string, u int) {
+	switch {
+	case typ == "F32":
+		a.op("VMOVUPS (AX), Y12")
+		a.op("VMOVUPS 32(AX), Y13")
+	case typ == "F16":
+		a.op("VCVTPH2PS (AX), Y12")
+		a.op("VCVTPH2PS 16(AX), Y13")
+	case u%2 == 0:
+		a.op("VMOVDQU (AX), Y12")
+		a.op("VMOVDQU 32(AX), Y13")
+		a.op("VPSLLD $16, Y12, Y12")
+		a.op("VPSLLD $16, Y13, Y13")
+		return
+	default:
+		a.op("VANDPS (AX), Y11, Y12")
+		a.op("VANDPS 32(AX), Y11, Y13")
+		a.op("ADDQ DX, AX")
+	}
+	a.op("ADDQ DX, AX")
 }
 
 // floatTile is rows x 16 outputs, one chain of fused multiply-adds each, over depth ascending: the same chain for every type.
@@ -42,14 +59,15 @@ func floatTile(a *asm, name, typ string, rows int) {
 	for i := range 2 * rows {
 		a.op("VXORPS Y%d, Y%d, Y%d", i, i, i)
 	}
-	step := func(disp int) {
-		for _, load := range weightLoads[typ] {
-			a.op("%s", load)
-		}
-		a.op("ADDQ DX, AX")
+	if typ == "BF16" {
+		a.op("VPCMPEQD Y11, Y11, Y11")
+		a.op("VPSLLD $16, Y11, Y11")
+	}
+	step := func(u int) {
+		loadWeights(a, typ, u)
 		for t := range rows {
 			x := 14 + t%2
-			a.op("VBROADCASTSS %s, Y%d", rowAddr(t, disp), x)
+			a.op("VBROADCASTSS %s, Y%d", rowAddr(t, 4*u), x)
 			a.op("VFMADD231PS Y12, Y%d, Y%d", x, 2*t)
 			a.op("VFMADD231PS Y13, Y%d, Y%d", x, 2*t+1)
 		}
@@ -69,13 +87,17 @@ func floatTile(a *asm, name, typ string, rows int) {
 		}
 	}
 	for u := range 4 {
-		step(4 * u)
+		step(u)
 	}
 	a.op("ADDQ $16, BX")
 	a.op("ADDQ $16, R8")
 	a.op("DECQ R10")
 	a.op("JNZ loop")
 	a.label("tail")
+	if typ == "BF16" { // whose depth is a multiple of 4
+		storeTile(a, rows, "56(R15)")
+		return
+	}
 	a.op("ANDQ $3, R9")
 	a.op("JZ done")
 	a.label("single")

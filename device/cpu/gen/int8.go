@@ -2,12 +2,14 @@ package main
 
 import "fmt"
 
-// Bytes of a block of 32 activations and of its parts, see actBlock in matmul.go.
+// Bytes of a block of 32 activations and of its parts, see actBlock and actTail in matmul.go.
 const (
-	actBlock = 48
-	actScale = 32 // f32
-	actLess8 = 36 // i32: -8 * sum
-	actSum   = 40 // f32: scale * sum
+	actBlock   = 64
+	actScale   = 32 // f32
+	actLess8   = 36 // i32: -8 * sum
+	actSum     = 40 // f32: scale * sum
+	actLess128 = 44 // i32: -128 * sum
+	actHalf    = 48 // [2] i32: sums of 16
 )
 
 // prefetchAhead is how far before its use a weight is fetched, in bytes.
