@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -69,8 +68,12 @@ func (c *Cluster) startTape(ctx context.Context, f front) (func(tape.Take), erro
 func (c *Cluster) openDoors(ctx context.Context, f front, r *router.Service) error {
 	d := c.o.Door
 	log := c.who("router", f.id)
+	admin, err := router.NewAdmin(d.AdminKey)
+	if err != nil {
+		return err
+	}
 	http, err := router.OpenHTTP(r, router.HTTPConfig{Address: d.HTTP, Keys: d.Keys, Insecure: d.Insecure, Version: c.o.Version,
-		Metrics: func(w io.Writer) { r.WriteMetrics(w) }, Log: log})
+		Metrics: r.WriteMetrics, Admin: admin, Log: log})
 	if err != nil {
 		return portError(ctx, "http", d.HTTP, err)
 	}

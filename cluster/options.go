@@ -81,6 +81,7 @@ type PoolOptions struct {
 type DoorOptions struct {
 	HTTP             string            // HOST:PORT; port 0 = a free one
 	Keys             map[string]string // API key -> tenant; empty = no key is asked for and everybody is tenant default
+	AdminKey         string            // of the console and the profiles; "" = none
 	DefaultMaxTokens int
 	Queue            int           // requests that may wait in all
 	TenantQueue      int           // requests of one tenant that may wait

@@ -28,6 +28,8 @@ type HTTPConfig struct {
 	MaxOpen   int64         // requests at a time; default 4096
 	KeepAlive time.Duration // silence in a stream after which ": ping" is sent; default 15 s
 	Metrics   func(io.Writer)
+	Admin     Admin        // who may see profiles; the console has its own copy
+	Console   http.Handler // of /console and below; nil = there is none
 	Log       *slog.Logger
 }
 
@@ -179,13 +181,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if label := r.Header.Get("X-Request-Id"); goodLabel(label) {
 		w.Header().Set("X-Request-Id", label)
 	}
+	if h.inside(w, r) {
+		return
+	}
 	route, err := find(r)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
 	}
 	tenant := DefaultTenant
-	if !route.public {
+	if !route.public && (route.path != "/metrics" || !h.cfg.Admin.Allows(r)) {
 		if tenant, err = h.tenant(r); err != nil {
 			h.refuse(w, r, err)
 			return

@@ -71,11 +71,11 @@ func TestPrecedence(t *testing.T) {
 
 func TestPrintConfigMasksSecrets(t *testing.T) {
 	out, _, code := quire(t, map[string]string{"QUIRE_NATS_PASSWORD": "hunter2"}, "", "up", "--api-key", "sk-secret=acme",
-		"--nats-url", "nats://me:pass@bus.example:4222", "--nats-token", "tok", "--print-config")
+		"--nats-url", "nats://me:pass@bus.example:4222", "--nats-token", "tok", "--admin-key", "long-enough-admin=tail", "--print-config")
 	if code != 0 {
 		t.Fatal(code)
 	}
-	for _, secret := range []string{"sk-secret", "hunter2", ":pass@", "tok\n", " tok "} {
+	for _, secret := range []string{"sk-secret", "hunter2", ":pass@", "tok\n", " tok ", "long-enough", "tail"} {
 		if strings.Contains(out, secret) {
 			t.Errorf("%q is printed", secret)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"quire/cluster"
 	"quire/model"
+	"quire/router"
 )
 
 // Flags that several verbs share. Names are part of the interface: scripts and config files rely on them.
@@ -89,6 +90,7 @@ type doorFlags struct {
 	Host             string        `name:"host" hidden:"" env:"-"`
 	Port             int           `name:"port" hidden:"" env:"-"`
 	APIKey           []string      `name:"api-key" placeholder:"K=TENANT" help:"An API key and whose it is; may be given more than once."`
+	AdminKey         string        `name:"admin-key" placeholder:"KEY" help:"Key of the console and of /debug/pprof, at least 16 characters; without one the console is this machine's alone, without names, and there are no profiles."`
 	DefaultMaxTokens int           `name:"default-max-tokens" default:"1024" placeholder:"N" help:"Longest answer when a request names none."`
 	Queue            int           `name:"max-queued-requests" placeholder:"N" help:"Requests that may wait."`
 	TenantQueue      int           `name:"max-queued-per-tenant" placeholder:"N" help:"Requests of one tenant that may wait."`
@@ -174,6 +176,9 @@ func (f doorFlags) options(insecure bool, src origins) (cluster.DoorOptions, err
 	if err != nil {
 		return cluster.DoorOptions{}, err
 	}
+	if n := len(f.AdminKey); n > 0 && n < router.MinAdminKey {
+		return cluster.DoorOptions{}, usage("--admin-key: %d characters, at least %d are wanted", n, router.MinAdminKey)
+	}
 	for _, t := range f.Tape {
 		if !slug(t) {
 			return cluster.DoorOptions{}, usage("--tape %s: a tenant is of a-z, 0-9 and -, at most 32", t)
@@ -193,7 +198,7 @@ func (f doorFlags) options(insecure bool, src origins) (cluster.DoorOptions, err
 	if f.Port != 0 {
 		port = strconv.Itoa(f.Port)
 	}
-	return cluster.DoorOptions{HTTP: net.JoinHostPort(host, port), Keys: keys, DefaultMaxTokens: f.DefaultMaxTokens, Queue: f.Queue,
+	return cluster.DoorOptions{HTTP: net.JoinHostPort(host, port), Keys: keys, AdminKey: f.AdminKey, DefaultMaxTokens: f.DefaultMaxTokens, Queue: f.Queue,
 		TenantQueue: f.TenantQueue, Deadline: f.Deadline, MixedCompute: f.MixedCompute, Accounts: f.Accounts, Tape: f.Tape, Insecure: insecure}, nil
 }
 

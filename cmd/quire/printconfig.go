@@ -40,7 +40,7 @@ func sourcesOf(ctx *kong.Context, file *configuration) origins {
 }
 
 // secrets are flags whose values are never printed.
-var secrets = []string{"api-key", "key", "nats-password", "nats-token", "hf-token"}
+var secrets = []string{"admin-key", "api-key", "key", "nats-password", "nats-token", "hf-token"}
 
 // printConfig prints the flags of the chosen verb with value and source, one a line.
 func printConfig(w io.Writer, ctx *kong.Context, o origins) {
@@ -92,7 +92,7 @@ func mask(flag, value string) string {
 	if !slices.Contains(secrets, flag) || value == "" {
 		return value
 	}
-	if i := strings.LastIndex(value, "="); i >= 0 {
+	if i := strings.LastIndex(value, "="); flag == "api-key" && i >= 0 {
 		return "***" + value[i:]
 	}
 	return "***"
