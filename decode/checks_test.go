@@ -142,3 +142,41 @@ func TestLateFramesAreCountedAsSuch(t *testing.T) {
 	}
 	w.clean()
 }
+
+// TestRefusedReserveEndsNothing: a Reserve that is wrong, or comes to a worker that takes nothing, leaves the earlier attempt of its
+// hand-off as it was. One that is right replaces it, though there is no room for both.
+func TestRefusedReserveEndsNothing(t *testing.T) {
+	for what, spoil := range map[string]func(*world, *kvtransfer.Reserve){
+		"no tokens":                      func(_ *world, m *kvtransfer.Reserve) { m.Tokens, m.Prompt = nil, 0 },
+		"another model":                  func(_ *world, m *kvtransfer.Reserve) { m.Fingerprints.Model[3]++ },
+		"too long":                       func(_ *world, m *kvtransfer.Reserve) { m.MaxTokens = 27 },
+		"another prompt than digested":   func(_ *world, m *kvtransfer.Reserve) { m.Tokens[0]++ },
+		"a router key without secret":    func(_ *world, m *kvtransfer.Reserve) { m.RouterKey = [32]byte{} },
+		"signed by another than it says": func(_ *world, m *kvtransfer.Reserve) { m.Router.Epoch++ },
+		"draining":                       func(w *world, _ *kvtransfer.Reserve) { w.send(Drain{}) },
+		"the journal is full":            func(w *world, _ *kvtransfer.Reserve) { w.send(JournalState{Full: true}) },
+	} {
+		w := newWorld(t, nil)
+		w.reserve(key(1), prompt(20, 1), 8)
+		w.claim(key(1))
+		m := w.reserveMessage(key(1), "acme", prompt(20, 1), 8)
+		m.Key.Attempt = 2
+		spoil(w, &m)
+		if w.ask(m) {
+			t.Fatalf("%s: promised", what)
+		}
+		if s, ok := w.l.State(key(1)); !ok || s != kvtransfer.InFilling {
+			t.Errorf("%s: the first attempt is %s", what, s)
+		}
+	}
+	w := newWorld(t, nil)
+	w.reserve(key(1), prompt(20, 1), 8)
+	m := w.reserveMessage(key(1), "acme", prompt(20, 1), 8)
+	m.Key.Attempt = 2
+	if w.ask(m) {
+		t.Error("pages that are not zeroed yet were promised")
+	}
+	if s, _ := w.l.State(key(1)); !s.Over() {
+		t.Errorf("a Reserve that is right leaves the first attempt %s", s)
+	}
+}

@@ -24,18 +24,14 @@ func (l *Loop) onReserve(e ReserveAsked) {
 		l.again(e, h, refuse)
 		return
 	}
-	l.supersede(e.From, k)
-	err := admit(r, room{
-		Draining: l.draining, JournalFull: l.journalFull && !l.cfg.JournalOptional, Fingerprint: l.cfg.Info.Fingerprints, Vocab: l.cfg.Info.Vocab,
-		MaxRows: l.cfg.MaxModelLen, PagesFree: l.ledger.Counts().Free, PageSize: l.cfg.Info.PageSize,
-		Open: l.settled().open, MaxOpen: l.cfg.MaxOpen, Known: len(l.handoffs), MaxKnown: l.cfg.MaxOpen + l.cfg.MaxKept,
-	})
-	if !err.IsZero() {
+	// What is wrong with the request comes first: a Reserve that gets nothing ends nothing.
+	if err := l.wrong(r); !err.IsZero() {
 		refuse(err)
 		return
 	}
-	if l.cfg.PromptDigest(r.Tenant, r.Tokens) != r.Digest {
-		refuse(kvtransfer.Errorf(kvtransfer.HandoffIdentity, "decode: reserve: the digest is not that of these %d tokens", len(r.Tokens)))
+	l.supersede(e.From, k)
+	if err := fits(r, l.room()); !err.IsZero() {
+		refuse(err)
 		return
 	}
 	h, err := l.promise(r)
@@ -48,6 +44,29 @@ func (l *Loop) onReserve(e ReserveAsked) {
 	l.count.Reserved++
 	l.do(Journal{Fact: l.fact(h, FactReserved)})
 	l.do(Reserved{ID: e.ID, M: h.in.Reservation, Body: h.body})
+}
+
+// wrong says why this worker takes a request at no time, or takes none at all.
+func (l *Loop) wrong(r kvtransfer.Reserve) kvtransfer.Error {
+	if err := admit(r, l.room()); !err.IsZero() {
+		return err
+	}
+	if l.cfg.PromptDigest(r.Tenant, r.Tokens) != r.Digest {
+		return kvtransfer.Errorf(kvtransfer.HandoffIdentity, "decode: reserve: the digest is not that of these %d tokens", len(r.Tokens))
+	}
+	if _, err := seal.ReplyKey([32]byte{1}, r.RouterKey, [32]byte{}); err != nil { // a key without secret has none with any other
+		return kvtransfer.Errorf(kvtransfer.InvalidRequest, "decode: reserve: %v", err)
+	}
+	return kvtransfer.Error{}
+}
+
+// room is what there is now.
+func (l *Loop) room() room {
+	return room{
+		Draining: l.draining, JournalFull: l.journalFull && !l.cfg.JournalOptional, Fingerprint: l.cfg.Info.Fingerprints, Vocab: l.cfg.Info.Vocab,
+		MaxRows: l.cfg.MaxModelLen, PagesFree: l.ledger.Counts().Free, PageSize: l.cfg.Info.PageSize,
+		Open: l.settled().open, MaxOpen: l.cfg.MaxOpen, Known: len(l.handoffs), MaxKnown: l.cfg.MaxOpen + l.cfg.MaxKept,
+	}
 }
 
 // again answers a Reserve for an attempt that is known.

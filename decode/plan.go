@@ -7,7 +7,7 @@ import (
 	"quire/kvtransfer"
 )
 
-// room is what admission looks at.
+// room is what admission looks at: what this worker takes at all, and what is free.
 type room struct {
 	Draining    bool
 	JournalFull bool
@@ -22,7 +22,7 @@ type room struct {
 	MaxKnown    int
 }
 
-// admit says why a request cannot be taken, with the numbers; the zero Error means that it can.
+// admit says why a request cannot be taken whatever is free, with the numbers; the zero Error means that it can.
 func admit(r kvtransfer.Reserve, o room) kvtransfer.Error {
 	switch {
 	case o.Draining:
@@ -39,12 +39,19 @@ func admit(r kvtransfer.Reserve, o room) kvtransfer.Error {
 		return kvtransfer.Errorf(kvtransfer.Mismatch, "decode: reserve: model, layout or compute fingerprint differs from this worker's")
 	case r.MaxTokens > o.MaxRows || n+r.MaxTokens > o.MaxRows:
 		return kvtransfer.Errorf(kvtransfer.ContextLengthExceeded, "decode: reserve: prompt %d and max_tokens %d, limit %d", n, r.MaxTokens, o.MaxRows)
+	}
+	return kvtransfer.Error{}
+}
+
+// fits says why a request that could be taken cannot be taken now.
+func fits(r kvtransfer.Reserve, o room) kvtransfer.Error {
+	switch {
 	case o.Open >= o.MaxOpen:
 		return kvtransfer.Errorf(kvtransfer.Overloaded, "decode: reserve: %d requests of %d", o.Open, o.MaxOpen)
 	case o.Known >= o.MaxKnown:
 		return kvtransfer.Errorf(kvtransfer.Overloaded, "decode: reserve: %d attempts remembered of %d", o.Known, o.MaxKnown)
 	}
-	if need := kvtransfer.PagesFor(n+r.MaxTokens, o.PageSize); need > o.PagesFree {
+	if need := kvtransfer.PagesFor(len(r.Tokens)+r.MaxTokens, o.PageSize); need > o.PagesFree {
 		return kvtransfer.Errorf(kvtransfer.PoolExhausted, "decode: reserve: %d pages needed, %d free", need, o.PagesFree)
 	}
 	return kvtransfer.Error{}
