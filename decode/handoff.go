@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"quire/kvtransfer"
+	"quire/kvtransfer/seal"
 )
 
 // handoff is one attempt in the loop's table: the protocol's machine, and what decode keeps beside it.
@@ -16,8 +17,8 @@ type handoff struct {
 	sampling kvtransfer.Sampling
 	router   kvtransfer.Peer
 
-	priv     [32]byte // X25519; one per reservation
-	frameKey [32]byte // of the bound claim
+	pair     seal.KeyPair // one per reservation
+	frameKey [32]byte     // of the bound claim
 	replyKey [32]byte
 
 	rows     int // rows in the pages. Invariant: rows == N + output - 1 once the first token is out.

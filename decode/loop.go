@@ -5,6 +5,7 @@ import (
 
 	"quire/kvtransfer"
 	"quire/kvtransfer/page"
+	"quire/kvtransfer/seal"
 	"quire/model"
 )
 
@@ -28,6 +29,7 @@ type LoopConfig struct {
 	JournalOptional bool
 
 	Entropy      func(n int) []byte                                 // n random bytes
+	KeyPair      func(seed [32]byte) seal.KeyPair                   // of a reservation; seal.NewKeyPair when nil
 	PromptDigest func(tenant string, tokens []int32) (sum [32]byte) // the cluster's keyed digest
 }
 
@@ -104,6 +106,9 @@ func New(cfg LoopConfig) *Loop {
 	defTick(&cfg.Lease, defaultLease)
 	defTick(&cfg.RouterSilence, cfg.Lease)
 	defTick(&cfg.BeatEvery, defaultBeat)
+	if cfg.KeyPair == nil {
+		cfg.KeyPair = seal.NewKeyPair
+	}
 	most := min(cfg.Info.Context, cfg.Info.Pages*cfg.Info.PageSize)
 	if cfg.MaxModelLen == 0 || cfg.MaxModelLen > most {
 		cfg.MaxModelLen = most

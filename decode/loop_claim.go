@@ -85,7 +85,7 @@ func (l *Loop) again(e ReserveAsked, h *handoff, refuse func(kvtransfer.Error)) 
 
 // promise takes the pages and makes the reservation.
 func (l *Loop) promise(r kvtransfer.Reserve) (*handoff, kvtransfer.Error) {
-	priv := [32]byte(l.cfg.Entropy(32))
+	pair := l.cfg.KeyPair([32]byte(l.cfg.Entropy(32)))
 	n := len(r.Tokens)
 	slots, err := l.ledger.Reserve(r.Key.Owner(), n+r.MaxTokens)
 	if err != nil {
@@ -100,14 +100,14 @@ func (l *Loop) promise(r kvtransfer.Reserve) (*handoff, kvtransfer.Error) {
 	res := kvtransfer.Reservation{
 		Key: r.Key, Decode: l.cfg.Self, Router: r.Router, Tenant: r.Tenant, N: n, MaxTokens: r.MaxTokens, Digest: r.Digest,
 		Pages: slices.Clone(slots), PageSize: l.cfg.Info.PageSize, Fingerprints: l.cfg.Info.Fingerprints, Lease: l.cfg.Lease,
-		DecodeKey: seal.PublicKey(priv),
+		DecodeKey: pair.Public(),
 	}
 	body, err := wire.Encode(res)
 	if err != nil {
 		return undo("decode: reserve: %v", err)
 	}
 	hash := seal.HashReservation(body)
-	replyKey, err := seal.ReplyKey(priv, r.RouterKey, hash)
+	replyKey, err := seal.PairReplyKey(pair, r.RouterKey, hash)
 	if err != nil {
 		return undo("decode: reserve: %v", err)
 	}
@@ -116,7 +116,7 @@ func (l *Loop) promise(r kvtransfer.Reserve) (*handoff, kvtransfer.Error) {
 	return &handoff{
 		in:   kvtransfer.NewInbound(res, hash, shape, kvtransfer.NewLease(l.now, l.cfg.Lease, r.DeadlineLeft)),
 		body: bytes.Clone(body), tokens: slices.Clone(r.Tokens), prompt: r.Prompt, sampling: r.Sampling, router: r.Router,
-		priv: priv, replyKey: replyKey, rows: n,
+		pair: pair, replyKey: replyKey, rows: n,
 	}, kvtransfer.Error{}
 }
 
@@ -141,7 +141,7 @@ func (l *Loop) onClaim(e ClaimCame) {
 	bound := h.in.State != kvtransfer.InReserved
 	if !bound {
 		// Before the machine binds it: a key that gives no secret binds nothing.
-		key, err := seal.FrameKey(h.priv, e.M.ClaimKey, h.in.Hash, e.M.Claim)
+		key, err := seal.PairFrameKey(h.pair, e.M.ClaimKey, h.in.Hash, e.M.Claim)
 		if err != nil {
 			l.refuseClaim(e, kvtransfer.Errorf(kvtransfer.HandoffIdentity, "decode: claim: %v", err))
 			return

@@ -3,6 +3,7 @@ package prefill
 import (
 	"quire/kvtransfer"
 	"quire/kvtransfer/page"
+	"quire/kvtransfer/seal"
 	"quire/model"
 )
 
@@ -19,6 +20,7 @@ type LoopConfig struct {
 	MixedCompute bool            // take reservations of another compute fingerprint
 	PromptKey    [32]byte        // of the keyed prompt digests
 	Entropy      func(n int) []byte
+	KeyPair      func(seed [32]byte) seal.KeyPair // of a claim; nil = seal.NewKeyPair
 }
 
 // Bounds of a loop.
@@ -122,6 +124,9 @@ func New(cfg LoopConfig) *Loop {
 	}
 	if cfg.Chunk < 1 {
 		cfg.Chunk = DefaultChunk
+	}
+	if cfg.KeyPair == nil {
+		cfg.KeyPair = seal.NewKeyPair
 	}
 	cfg.Slots = max(1, cfg.Slots)
 	return &Loop{cfg: cfg, ledger: page.NewLedger(cfg.Pool, cfg.Info.Pages, cfg.Info.PageSize)}

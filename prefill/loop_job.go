@@ -21,11 +21,12 @@ func (l *Loop) job(ev Job) {
 		l.emit(AckJob{Delivery: ev.Delivery})
 		return
 	}
-	id, priv := kvtransfer.ClaimID(l.cfg.Entropy(16)), [32]byte(l.cfg.Entropy(32))
-	a, why := l.accept(ev, id, priv)
+	id := kvtransfer.ClaimID(l.cfg.Entropy(16))
+	pair := l.cfg.KeyPair([32]byte(l.cfg.Entropy(32)))
+	a, why := l.accept(ev, id, pair)
 	if !why.IsZero() {
 		l.stats.JobsRefused++
-		l.emit(SendClaim{To: r.Decode, Msg: kvtransfer.Claim{Key: r.Key, Claim: id, ClaimKey: seal.PublicKey(priv), Reservation: ev.Hash}})
+		l.emit(SendClaim{To: r.Decode, Msg: kvtransfer.Claim{Key: r.Key, Claim: id, ClaimKey: pair.Public(), Reservation: ev.Hash}})
 		l.emit(SendAbort{To: r.Decode, Msg: kvtransfer.Abort{Key: r.Key, Claim: id, Error: why}})
 		l.emit(AckJob{Delivery: ev.Delivery})
 		l.emit(Ended{Key: r.Key, Tenant: r.Tenant, Claim: id, State: kvtransfer.OutboundAborted, Error: why, N: r.N})
@@ -36,7 +37,7 @@ func (l *Loop) job(ev Job) {
 }
 
 // accept makes the attempt of a job, or says why this worker cannot serve it.
-func (l *Loop) accept(ev Job, id kvtransfer.ClaimID, priv [32]byte) (*attempt, kvtransfer.Error) {
+func (l *Loop) accept(ev Job, id kvtransfer.ClaimID, pair seal.KeyPair) (*attempt, kvtransfer.Error) {
 	if why := l.refuse(ev); !why.IsZero() {
 		return nil, why
 	}
@@ -47,11 +48,11 @@ func (l *Loop) accept(ev Job, id kvtransfer.ClaimID, priv [32]byte) (*attempt, k
 		return nil, asError(err, kvtransfer.PrefillFailed)
 	}
 	out, err := kvtransfer.NewOutbound(kvtransfer.OutboundConfig{Reservation: r, Hash: ev.Hash, Claim: id,
-		ClaimKey: seal.PublicKey(priv), Cut: cut, Now: l.now})
+		ClaimKey: pair.Public(), Cut: cut, Now: l.now})
 	if err != nil {
 		return nil, asError(err, kvtransfer.PrefillFailed)
 	}
-	key, err := seal.FrameKey(priv, r.DecodeKey, ev.Hash, id)
+	key, err := seal.PairFrameKey(pair, r.DecodeKey, ev.Hash, id)
 	if err != nil {
 		return nil, kvtransfer.Errorf(kvtransfer.HandoffIdentity, "prefill: frame key: %v", err)
 	}

@@ -21,10 +21,10 @@ type replyBox struct {
 }
 
 type replyKey struct {
-	private [32]byte
-	decode  [32]byte // its X25519 key in the reservation
-	key     [32]byte
-	ready   bool
+	pair   seal.KeyPair
+	decode [32]byte // its public key in the reservation
+	key    [32]byte
+	ready  bool
 }
 
 func newReplyBox() *replyBox { return &replyBox{keys: map[kvtransfer.Key]*replyKey{}} }
@@ -33,10 +33,12 @@ func newReplyBox() *replyBox { return &replyBox{keys: map[kvtransfer.Key]*replyK
 func (b *replyBox) add(key kvtransfer.Key, seed [32]byte) [32]byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.keys[key] == nil {
-		b.keys[key] = &replyKey{private: seed}
+	k := b.keys[key]
+	if k == nil {
+		k = &replyKey{pair: seal.NewKeyPair(seed)}
+		b.keys[key] = k
 	}
-	return seal.PublicKey(seed)
+	return k.pair.Public()
 }
 
 // bind completes the key with decode's half.
@@ -47,7 +49,7 @@ func (b *replyBox) bind(key kvtransfer.Key, hash, decode [32]byte) error {
 	if k == nil {
 		return fmt.Errorf("router: reply key of %s: the attempt is over", key)
 	}
-	shared, err := seal.ReplyKey(k.private, decode, hash)
+	shared, err := seal.PairReplyKey(k.pair, decode, hash)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"sync"
 
 	"quire/kvtransfer"
 	"quire/kvtransfer/seal"
@@ -47,4 +48,53 @@ type keyring interface {
 	seal.Verifier
 	signer(role kvtransfer.Role) seal.Signer
 	promptKey() [32]byte
+}
+
+// Key agreement is the dearest thing that a run does, so most runs take their X25519 pairs from a few that all runs share, and
+// what two of them agree on is worked out once. The frame keys and reply keys of two attempts differ all the same: they are made
+// of the reservation and the claim too. One seed in freshEvery makes every pair anew, as processes do.
+const (
+	poolPairs  = 64
+	freshEvery = 16
+)
+
+// pooledPair is one of the pool.
+type pooledPair struct {
+	seal.KeyPair
+	public  [32]byte
+	secrets *sync.Map // with whom -> []byte, for others of the pool
+}
+
+var pool = sync.OnceValues(func() ([]*pooledPair, map[[32]byte]bool) {
+	pairs, members := make([]*pooledPair, poolPairs), map[[32]byte]bool{}
+	for i := range pairs {
+		pair := seal.NewKeyPair(sha256.Sum256([]byte{'p', byte(i)}))
+		pairs[i] = &pooledPair{KeyPair: pair, public: pair.Public(), secrets: &sync.Map{}}
+		members[pairs[i].public] = true
+	}
+	return pairs, members
+})
+
+// Public implements seal.KeyPair.
+func (p *pooledPair) Public() [32]byte { return p.public }
+
+// Secret implements seal.KeyPair. With a key that is not of the pool, as a changed byte makes one, it is worked out.
+func (p *pooledPair) Secret(other [32]byte) ([]byte, error) {
+	if s, ok := p.secrets.Load(other); ok {
+		return s.([]byte), nil
+	}
+	secret, err := p.KeyPair.Secret(other)
+	if _, members := pool(); err == nil && members[other] {
+		p.secrets.Store(other, secret)
+	}
+	return secret, err
+}
+
+// keyPair makes the pair that a process asks for.
+func (w *World) keyPair(seed [32]byte) seal.KeyPair {
+	if w.Seed%freshEvery == 0 {
+		return seal.NewKeyPair(seed)
+	}
+	pairs, _ := pool()
+	return pairs[int(seed[0])%len(pairs)]
 }

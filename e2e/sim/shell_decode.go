@@ -70,7 +70,7 @@ func (s *decodeShell) live() {
 	w := s.w
 	cfg := w.plan.decode
 	cfg.Self, cfg.Model, cfg.ModelSlug, cfg.Info, cfg.Pool = s.peer, "fake", "fake", s.dev.info, decodePool
-	cfg.Entropy = w.entropy
+	cfg.Entropy, cfg.KeyPair = w.entropy, w.keyPair
 	cfg.PromptDigest = w.digest
 	cfg.BeatEvery = kvtransfer.Tick(decodeBeat)
 	s.loop = decode.New(cfg)

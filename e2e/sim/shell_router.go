@@ -29,8 +29,9 @@ type routerShell struct {
 
 // replyKey is an attempt's key: half of it is made with the Reserve, the other half comes with the reservation.
 type replyKey struct {
-	private, decode, key [32]byte
-	ready                bool
+	pair        seal.KeyPair
+	decode, key [32]byte
+	ready       bool
 }
 
 const (
@@ -246,9 +247,9 @@ func fault(err error) router.BusFault {
 
 func (s *routerShell) reserve(e router.SendReserve) {
 	if s.keys[e.Key] == nil {
-		s.keys[e.Key] = &replyKey{private: e.Seed}
+		s.keys[e.Key] = &replyKey{pair: s.w.keyPair(e.Seed)}
 	}
-	e.Reserve.RouterKey = seal.PublicKey(e.Seed)
+	e.Reserve.RouterKey = s.keys[e.Key].pair.Public()
 	m := s.rogue.reserve(e.Reserve)
 	s.ask(e.To, s.w.names.Reserve(e.To.ID, e.To.Epoch), s.sign(kvtransfer.KindReserve, &m), func(env wire.Envelope, bad router.BusFault) {
 		s.handle(s.reserved(e.Key, env, bad))
@@ -286,7 +287,7 @@ func (s *routerShell) bind(k kvtransfer.Key, hash, decode [32]byte) error {
 	if r == nil {
 		return fmt.Errorf("sim: reply key of %s: the attempt is over", k)
 	}
-	key, err := seal.ReplyKey(r.private, decode, hash)
+	key, err := seal.PairReplyKey(r.pair, decode, hash)
 	r.decode, r.key, r.ready = decode, key, err == nil
 	return err
 }

@@ -148,3 +148,24 @@ func TestPromptDigest(t *testing.T) {
 		}
 	}
 }
+
+// A pair gives what its private bytes give, each time.
+func TestKeyPair(t *testing.T) {
+	pair, pub := NewKeyPair(bytes32(1)), PublicKey(bytes32(101))
+	if got, want := pair.Public(), PublicKey(bytes32(1)); got != want {
+		t.Errorf("public key %x, want %x", got, want)
+	}
+	for range 2 {
+		frame, err := PairFrameKey(pair, pub, bytes32(5), kvtransfer.ClaimID{1})
+		if want, _ := FrameKey(bytes32(1), pub, bytes32(5), kvtransfer.ClaimID{1}); err != nil || frame != want {
+			t.Errorf("frame key %x, want %x, %v", frame, want, err)
+		}
+		reply, err := PairReplyKey(pair, pub, bytes32(5))
+		if want, _ := ReplyKey(bytes32(1), pub, bytes32(5)); err != nil || reply != want {
+			t.Errorf("reply key %x, want %x, %v", reply, want, err)
+		}
+	}
+	if secret, err := pair.Secret([32]byte{}); err == nil {
+		t.Errorf("a key without a secret gave %x", secret)
+	}
+}
