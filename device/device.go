@@ -112,18 +112,34 @@ const (
 	Q8_0      // blocks of 32: F16 scale, 32 int8
 	Q4_0      // blocks of 32: F16 scale, 16 bytes of nibbles less 8 (low nibbles first, then high)
 	Q4_1      // blocks of 32: F16 scale, F16 minimum, 16 bytes of nibbles
+	Q5_0      // blocks of 32: F16 scale, 32 fifth bits, 16 bytes of nibbles; less 16
+	Q5_1      // blocks of 32: F16 scale, F16 minimum, 32 fifth bits, 16 bytes of nibbles
+	Q4_K      // blocks of 256: two F16 factors, 8 scales and minima of 6 bits, 128 bytes of nibbles
+	Q5_K      // blocks of 256: the same with 256 fifth bits
+	Q6_K      // blocks of 256: 128 bytes of nibbles, 256 pairs of high bits, 16 int8 scales, F16 factor; less 32
 )
 
 var types = [...]struct {
 	name         string
 	elems, bytes int
-}{F32: {"F32", 1, 4}, F16: {"F16", 1, 2}, BF16: {"BF16", 1, 2}, Q8_0: {"Q8_0", 32, 34}, Q4_0: {"Q4_0", 32, 18}, Q4_1: {"Q4_1", 32, 20}}
+}{
+	F32: {"F32", 1, 4}, F16: {"F16", 1, 2}, BF16: {"BF16", 1, 2}, Q8_0: {"Q8_0", 32, 34}, Q4_0: {"Q4_0", 32, 18}, Q4_1: {"Q4_1", 32, 20},
+	Q5_0: {"Q5_0", 32, 22}, Q5_1: {"Q5_1", 32, 24}, Q4_K: {"Q4_K", 256, 144}, Q5_K: {"Q5_K", 256, 176}, Q6_K: {"Q6_K", 256, 210},
+}
 
 // Valid says whether t is one of the types above.
 func (t Type) Valid() bool { return t >= F32 && int(t) < len(types) }
 
 // Quantised says whether t stores blocks of small integers with scales.
 func (t Type) Quantised() bool { return t >= Q8_0 }
+
+// Block is how many numbers a block holds and how many bytes it takes; (1, n) for plain types, (0, 0) for an unknown one.
+func (t Type) Block() (numbers, bytes int) {
+	if !t.Valid() {
+		return 0, 0
+	}
+	return types[t].elems, types[t].bytes
+}
 
 // String gives the name as GGUF spells it.
 func (t Type) String() string {
@@ -139,6 +155,20 @@ func (t Type) RowBytes(cols int) (int, error) {
 		return 0, fmt.Errorf("device: a row of %d numbers of type %s", cols, t)
 	}
 	return cols / types[t].elems * types[t].bytes, nil
+}
+
+// Factors is where in a block of a quantised type the F16 factors are: the scale, or what scales it, then that of the minimum.
+// Every other byte of a block may be anything.
+func Factors(t Type) []int {
+	switch t {
+	case Q8_0, Q4_0, Q5_0:
+		return []int{0}
+	case Q4_1, Q5_1, Q4_K, Q5_K:
+		return []int{0, 2}
+	case Q6_K:
+		return []int{208}
+	}
+	return nil
 }
 
 // size is the bytes of one number of a plain type.

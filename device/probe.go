@@ -15,6 +15,7 @@ const (
 	probeOut     = 40
 	probeKVHeads = 2
 	probeHead    = 16
+	probeWide    = 256 // for types whose blocks are longer than probeDim
 	probePast    = 67 // rows before the probe's: more than one tile of attention
 )
 
@@ -40,9 +41,14 @@ func Probe(d Device, kv Type) ([]byte, error) {
 		SwiGLU{Out: y, Gate: y, Up: x},
 	}
 	outs := []Buffer{x, y}
+	wide := pr.buffer(rows, probeWide, true)
 	for t := F32; t.Valid(); t++ {
-		out := pr.buffer(rows, probeOut, false)
-		ops = append(ops, MatMul{In: y, Parts: []Part{{W: pr.matrix(t), Out: out}}})
+		in, out := y, pr.buffer(rows, probeOut, false)
+		cols := probeDim
+		if n, _ := t.Block(); probeDim%n != 0 {
+			in, cols = wide, probeWide
+		}
+		ops = append(ops, MatMul{In: in, Parts: []Part{{W: pr.matrix(t, cols), Out: out}}})
 		outs = append(outs, out)
 	}
 	last := make([]int, probeRows)
@@ -126,11 +132,11 @@ func (p *probe) buffer(rows, cols int, filled bool) Buffer {
 	return b
 }
 
-func (p *probe) matrix(t Type) Matrix {
+func (p *probe) matrix(t Type, cols int) Matrix {
 	if p.err != nil {
 		return nil
 	}
-	n, err := t.RowBytes(probeDim)
+	n, err := t.RowBytes(cols)
 	if err != nil {
 		p.err = err
 		return nil
@@ -139,7 +145,7 @@ func (p *probe) matrix(t Type) Matrix {
 	for len(src) < n*probeOut {
 		src = p.block(src, t)
 	}
-	m, err := p.dev.Matrix(t, probeOut, probeDim, src)
+	m, err := p.dev.Matrix(t, probeOut, cols, src)
 	if err != nil {
 		p.err = fmt.Errorf("device: probe: %w", err)
 	}
@@ -156,16 +162,13 @@ func (p *probe) block(dst []byte, t Type) []byte {
 	case BF16:
 		return binary.LittleEndian.AppendUint16(dst, uint16(math.Float32bits(p.float())>>16))
 	}
-	dst = binary.LittleEndian.AppendUint16(dst, ToF16(p.float()/16))
-	if t == Q4_1 {
-		dst = binary.LittleEndian.AppendUint16(dst, ToF16(p.float()))
-	}
-	n := 16
-	if t == Q8_0 {
-		n = 32
-	}
-	for range n {
+	at := len(dst)
+	_, size := t.Block()
+	for range size {
 		dst = append(dst, byte(p.next()))
+	}
+	for i, f := range Factors(t) {
+		binary.LittleEndian.PutUint16(dst[at+f:], ToF16(p.float()/[...]float32{16, 1}[i]))
 	}
 	return dst
 }

@@ -14,13 +14,14 @@ func TestSteadyStateAllocates(t *testing.T) {
 	var ops []device.Op
 	for i := range 18 {
 		typ := types[i%len(types)]
-		m, err := d.Matrix(typ, 64, 64, randomWeights(r, typ, 64, 64))
+		cols := blockCols(typ, 64)
+		m, err := d.Matrix(typ, 64, cols, randomWeights(r, typ, 64, cols))
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, _ := d.Buffer(8, 64)
+		in, _ := d.Buffer(8, cols)
 		out, _ := d.Buffer(8, 64)
-		ops = append(ops, device.MatMul{In: in, Parts: []device.Part{{W: m, Out: out}}}, device.SwiGLU{Out: out, Gate: out, Up: in})
+		ops = append(ops, device.MatMul{In: in, Parts: []device.Part{{W: m, Out: out}}}, device.SwiGLU{Out: out, Gate: out, Up: out})
 	}
 	s := &device.Step{Batch: &device.Batch{Tokens: make([]int32, 8), Seqs: []device.Seq{{Rows: 8}}}, Ops: ops}
 	run := func() {

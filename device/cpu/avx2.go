@@ -82,12 +82,6 @@ func halfRowsAVX2(t device.Type, a floatArgs, rows int) {
 }
 
 func int8RowsAVX2(t device.Type, a int8Args, rows int) {
-	switch t {
-	case device.Q8_0, device.Q4_0, device.Q4_1:
-	default:
-		int8RowsGo(t, a, rows)
-		return
-	}
 	x, out := a.x, a.out
 	for r := 0; r < rows; {
 		n := tileHeight(rows - r)
@@ -99,6 +93,8 @@ func int8RowsAVX2(t device.Type, a int8Args, rows int) {
 			q40Tile(&a, n)
 		case device.Q4_1:
 			q41Tile(&a, n)
+		default:
+			quantTile(t, &a, n)
 		}
 		r += n
 	}
@@ -162,7 +158,7 @@ func dequantAVX2(t device.Type, dst []float32, src unsafe.Pointer) {
 	case device.Q4_1:
 		dequantQ41(&dst[0], src, blocks)
 	default:
-		dequantGo(t, dst, src)
+		dequantQuant(t, &dst[0], src, blocks)
 	}
 }
 

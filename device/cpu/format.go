@@ -28,10 +28,16 @@ type format struct {
 //	Q8_0  [16] f16 scale, [8][16][4] int8 (group of 4 columns, row, column)
 //	Q4_0  [16] f16 scale, [4][16][4] bytes: byte b of group g holds columns 4g+b (low nibble) and 16+4g+b (high)
 //	Q4_1  [16] f16 scale, [16] f16 minimum, nibbles as Q4_0
+//	Q5_0, Q5_1, Q4_K, Q5_K, Q6_K: see kquant.go
 var formats = [...]format{
 	device.Q8_0: {cols: 32, rowBytes: 34, bytes: 32 + 512, pack: packScaled, unpack: unpackQ8, product: blockQ8},
 	device.Q4_0: {cols: 32, rowBytes: 18, bytes: 32 + 256, pack: packScaled, unpack: unpackQ40, product: blockQ40},
 	device.Q4_1: {cols: 32, rowBytes: 20, bytes: 64 + 256, pack: packLow, unpack: unpackQ41, product: blockQ41},
+	device.Q5_0: shapeQ50.format(device.Q5_0),
+	device.Q5_1: shapeQ51.format(device.Q5_1),
+	device.Q4_K: shapeQ4K.format(device.Q4_K),
+	device.Q5_K: shapeQ5K.format(device.Q5_K),
+	device.Q6_K: shapeQ6K.format(device.Q6_K),
 }
 
 // formatOf is the format of a quantised type.

@@ -122,15 +122,9 @@ func sameBits(a, b []float32) bool {
 func (b *bench) weights(t device.Type, rows, cols int) (device.Matrix, table) {
 	b.Helper()
 	var src []byte
-	for range rows {
-		for c := 0; c < cols; {
-			n := 1
-			if t.Quantised() {
-				n = 32
-			}
-			src = b.block(src, t)
-			c += n
-		}
+	n, _ := t.Block()
+	for range rows * cols / n {
+		src = b.block(src, t)
 	}
 	m, err := b.dev.Matrix(t, rows, cols, src)
 	if err != nil {
@@ -150,18 +144,23 @@ func (b *bench) block(dst []byte, t device.Type) []byte {
 	case device.BF16:
 		return binary.LittleEndian.AppendUint16(dst, uint16(math.Float32bits(f)>>16))
 	}
-	dst = binary.LittleEndian.AppendUint16(dst, device.ToF16(f/64))
-	n := 16
-	switch t {
-	case device.Q8_0:
-		n = 32
-	case device.Q4_1:
-		dst = binary.LittleEndian.AppendUint16(dst, device.ToF16(float32(b.r.NormFloat64())/8))
-	}
-	for range n {
+	at := len(dst)
+	_, size := t.Block()
+	for range size {
 		dst = append(dst, byte(b.r.Uint32()))
 	}
+	for i, factor := range device.Factors(t) {
+		n, _ := t.Block()
+		part := [2][2]float32{{64, 8}, {4096, 4096}}[n/256][i] // the K types multiply their factors by up to 63 or 127
+		binary.LittleEndian.PutUint16(dst[at+factor:], device.ToF16(float32(b.r.NormFloat64())/part))
+	}
 	return dst
+}
+
+// blockCols is the number of columns nearest above n that is a whole number of blocks.
+func blockCols(t device.Type, n int) int {
+	size, _ := t.Block()
+	return (n + size - 1) / size * size
 }
 
 // decode gives the numbers of rows of a type, straight from the formats' definitions.
@@ -189,6 +188,10 @@ func decode(t device.Type, src []byte, rows, cols int) table {
 					out[r] = append(out[r], d*float32(int8(q)))
 				}
 				src = src[32:]
+			case device.Q5_0, device.Q5_1, device.Q4_K, device.Q5_K, device.Q6_K:
+				_, size := t.Block()
+				out[r] = append(out[r], decodeBits(t, src[:size])...)
+				src = src[size:]
 			default:
 				d, low := half(), float32(0)
 				less := 8

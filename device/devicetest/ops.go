@@ -15,10 +15,11 @@ const (
 
 func testEmbed(b *bench) {
 	for t := device.F32; t.Valid(); t++ {
-		m, want := b.weights(t, 37, 64)
+		cols := blockCols(t, 64)
+		m, want := b.weights(t, 37, cols)
 		bt := batch(5)
 		copy(bt.Tokens, []int32{0, 36, 16, 15, 16})
-		out := b.empty(5, 64)
+		out := b.empty(5, cols)
 		for i, row := range b.run(bt, out, device.Embed{Out: out, Table: m}) {
 			if !slices.Equal(row, want[bt.Tokens[i]]) {
 				b.Errorf("%s: row %d is not row %d of the table", t, i, bt.Tokens[i])
@@ -29,7 +30,7 @@ func testEmbed(b *bench) {
 
 func testMatMul(b *bench) {
 	for t := device.F32; t.Valid(); t++ {
-		cols := 96
+		cols := blockCols(t, 96)
 		if !t.Quantised() {
 			cols = 100 // no multiple of anything
 		}
@@ -78,8 +79,8 @@ func product(w table, x, start []float32, add bool) []float64 {
 // testMatMulRowAlone: a row's bits do not depend on how many are computed together.
 func testMatMulRowAlone(b *bench) {
 	for t := device.F32; t.Valid(); t++ {
-		m, _ := b.weights(t, 40, 64)
-		x := b.random(19, 64)
+		m, _ := b.weights(t, 40, blockCols(t, 64))
+		x := b.random(19, blockCols(t, 64))
 		all := b.multiply(m, x)
 		for i := range x {
 			if !sameBits(b.multiply(m, x[i:i+1])[0], all[i]) {

@@ -88,4 +88,6 @@ func generate() {
 	wide := &asm{}
 	dequantKernels(wide)
 	wide.write("avx2_dequant", "Panels of weights widened to F32.")
+
+	writeQuants()
 }
