@@ -1,7 +1,11 @@
 package cpu
 
 import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"unsafe"
 
@@ -92,4 +96,44 @@ func TestVariantsInt8Extremes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestGoldenQuants: every quantised type stands for the numbers that the Python package gguf reads, to the bit, row by row and panel by
+// panel (testdata/quants.py).
+func TestGoldenQuants(t *testing.T) {
+	b, err := os.ReadFile("testdata/quants.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden map[string]struct{ Row, Numbers []byte }
+	if err := json.Unmarshal(b, &golden); err != nil {
+		t.Fatal(err)
+	}
+	d := newDevice(t, Options{Threads: 1})
+	for _, typ := range types[3:] {
+		g, ok := golden[typ.String()]
+		if !ok {
+			t.Errorf("%s has no golden row", typ)
+			continue
+		}
+		cols := len(g.Numbers) / 4
+		var src []byte
+		for range panelRows {
+			src = append(src, g.Row...)
+		}
+		m, err := d.Matrix(typ, panelRows, cols, src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range variants() {
+			wide := alignedFloats(cols * panelRows)
+			k.dequant(typ, wide, unsafe.Pointer(&m.(*matrix).data[0]))
+			for i, v := range wide {
+				want := math.Float32frombits(binary.LittleEndian.Uint32(g.Numbers[i/panelRows*4:]))
+				if v != want {
+					t.Fatalf("%s, %s: column %d of row %d is %g, want %g", k.name, typ, i/panelRows, i%panelRows, v, want)
+				}
+			}
+		}
+	}
 }
