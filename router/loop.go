@@ -38,6 +38,7 @@ type Loop struct {
 	byID     map[kvtransfer.HandoffID]*request
 	attempts map[kvtransfer.Key]*attempt
 	closing  map[kvtransfer.Key]*closing
+	timers   timers          // of attempts
 	running  map[string]int  // attempts by tenant
 	average  kvtransfer.Tick // of the time that requests took, smoothed
 	stats    Stats
@@ -111,7 +112,8 @@ type attempt struct {
 	asking      bool            // a resend is out
 	behind      bool            // decode has more than came: ask again
 	unanswered  int
-	prefill     bool // holds a prefill slot
+	prefill     bool            // holds a prefill slot
+	dueAt       kvtransfer.Tick // of its timer
 }
 
 // closing is an attempt whose end decode has still to be told of.
@@ -155,12 +157,16 @@ func (l *Loop) Handle(ev Event) []Effect {
 		l.submit(ev)
 	case Reserved:
 		l.reserved(ev)
+		l.watch(ev.Key)
 	case JobStored:
 		l.jobStored(ev)
+		l.watch(ev.Key)
 	case Replied:
 		l.replied(ev)
+		l.watch(ev.Key)
 	case Resent:
 		l.resent(ev)
+		l.watch(ev.Key)
 	case ClientGone:
 		if r := l.requests[ev.Ref]; r != nil {
 			l.abandon(r, kvtransfer.Errorf(kvtransfer.ClientGone, "router: the client closed the connection"))

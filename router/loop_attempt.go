@@ -58,6 +58,7 @@ func (l *Loop) begin(r *request, c choice) {
 	a := &attempt{
 		key: kvtransfer.Key{ID: r.id, Attempt: r.attempts}, req: r, decode: c.decode.hb.Peer, pool: c.pool, slug: c.slug, target: c.target,
 		pages: c.pages, heard: l.now, early: map[uint32]kvtransfer.ReplyBody{}, prefill: true, prints: c.decode.hb.Fingerprints,
+		dueAt: never,
 	}
 	if n := len(r.output); n > 0 {
 		a.resumed, a.again = n-1, 1
@@ -75,6 +76,7 @@ func (l *Loop) begin(r *request, c choice) {
 	}
 	l.stats.Attempts++
 	l.sendReserve(a)
+	l.watch(a.key)
 }
 
 // tokens are those that decode reserves for: the prompt, and in a resumed request what has left already.

@@ -168,9 +168,10 @@ func (l *Loop) finish(r *request, end kvtransfer.End) {
 // tick does what is due.
 func (l *Loop) tick(now kvtransfer.Tick) {
 	l.now, l.dirty = max(l.now, now), true
-	for _, a := range l.attemptsInOrder() {
+	for _, a := range l.takeDue() {
 		if l.attempts[a.key] == a {
 			l.due(a)
+			l.watch(a.key)
 		}
 	}
 	for _, key := range l.closingInOrder() {
@@ -196,7 +197,7 @@ func (l *Loop) due(a *attempt) {
 	switch {
 	case l.now >= a.req.deadline:
 		l.abandon(a.req, l.late(a.req).Error)
-	case w == nil || l.now-w.heard > l.policy.LostAfter:
+	case w == nil || l.silent(w):
 		l.lose(a, kvtransfer.Errorf(kvtransfer.WorkerLost, "router: no heartbeat of %s for %d ms", a.decode, l.policy.LostAfter/kvtransfer.Millisecond))
 	case a.retryAt != 0 && l.now >= a.retryAt && a.phase == reserving:
 		l.sendReserve(a)

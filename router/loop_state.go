@@ -91,6 +91,7 @@ func (l *Loop) Clone() *Loop {
 		}
 		c.requests[ref], c.byID[n.id] = &n, &n
 	}
+	c.timers = cloneTimers(l.timers, c.attempts)
 	for key, cl := range l.closing {
 		n := *cl
 		c.closing[key] = &n
@@ -208,5 +209,5 @@ func (l *Loop) Verify() error {
 			return fmt.Errorf("router: pool %s: %d ours", pool, g.ours)
 		}
 	}
-	return nil
+	return l.verifyTimers()
 }
