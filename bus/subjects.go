@@ -26,6 +26,11 @@ func (n Names) Resend(decode string, epoch uint64) string {
 	return fmt.Sprintf("%s.decode.%s.%d.resend", n.prefix(), decode, epoch)
 }
 
+// Pages is where one epoch of a prefill or decode worker says who has which of its pages.
+func (n Names) Pages(role, id string, epoch uint64) string {
+	return fmt.Sprintf("%s.%s.%s.%d.pages", n.prefix(), role, id, epoch)
+}
+
 // Router is a request subject of one router epoch; op is cancel or status.
 func (n Names) Router(router string, epoch uint64, op string) string {
 	return fmt.Sprintf("%s.router.%s.%d.%s", n.prefix(), router, epoch, op)

@@ -26,6 +26,8 @@ const (
 	KindResend      Kind = 14 // router -> decode, request
 	KindResent      Kind = 15 // decode -> router, reply to Resend
 	KindHeartbeat   Kind = 16 // every role, core
+	KindPagesAsk    Kind = 17 // router -> prefill or decode, request
+	KindPages       Kind = 18 // prefill or decode -> router, reply to PagesAsk
 )
 
 // Sampling says how tokens are chosen. Zero values mean: temperature 0 = greedy, TopK 0 = off, TopP 0 or 1 = off, MinP 0 = off.
@@ -271,4 +273,50 @@ type Heartbeat struct {
 	Running      int
 	Draining     bool
 	Key          [32]byte // reserved
+}
+
+// PagesAsk asks a worker who has which of its pages.
+type PagesAsk struct {
+	Worker Peer // who is asked
+}
+
+// Pages is a worker's pool at one moment, for people to look at: nothing is decided by it. Pages that nobody is listed with are
+// free.
+type Pages struct {
+	Worker   Peer
+	PageSize int
+	Counts   page.Counts
+	Owners   []PageOwner // at most MaxPageOwners, in order of their first page
+	Omitted  int         // owners that found no room
+}
+
+// PageOwner is one attempt of a hand-off and what it has. No prompt, no token.
+type PageOwner struct {
+	Key    Key
+	Tenant string // slug; "" when the worker does not know it any more
+	State  page.State
+	Step   string // where the worker's side of the hand-off stands; "" when it is over
+	Rows   int    // filled so far: received, or computed here
+	Prompt int    // rows that the hand-off brings
+	Output int    // tokens made here
+	Runs   []page.Run
+}
+
+// Bounds of a Pages message: a worker lists no more, and says how many it left out.
+const (
+	MaxPageOwners = 512
+	MaxPageRuns   = 16384 // of all owners
+)
+
+// Add lists one more owner, unless the message is full.
+func (p *Pages) Add(o PageOwner) {
+	runs := len(o.Runs)
+	for _, other := range p.Owners {
+		runs += len(other.Runs)
+	}
+	if len(p.Owners) >= MaxPageOwners || runs > MaxPageRuns {
+		p.Omitted++
+		return
+	}
+	p.Owners = append(p.Owners, o)
 }

@@ -31,6 +31,8 @@ var senders = map[kvtransfer.Kind][]kvtransfer.Role{
 	kvtransfer.KindManifest:    {kvtransfer.RolePrefill},
 	kvtransfer.KindResend:      {kvtransfer.RoleRouter},
 	kvtransfer.KindResent:      {kvtransfer.RoleDecode},
+	kvtransfer.KindPagesAsk:    {kvtransfer.RoleRouter},
+	kvtransfer.KindPages:       {kvtransfer.RolePrefill, kvtransfer.RoleDecode},
 	kvtransfer.KindHeartbeat:   {kvtransfer.RoleBus, kvtransfer.RoleRouter, kvtransfer.RolePrefill, kvtransfer.RoleDecode},
 }
 

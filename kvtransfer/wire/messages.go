@@ -80,6 +80,10 @@ func pointer(m any) any {
 		return &v
 	case kvtransfer.Heartbeat:
 		return &v
+	case kvtransfer.PagesAsk:
+		return &v
+	case kvtransfer.Pages:
+		return &v
 	}
 	return m
 }
@@ -136,6 +140,10 @@ func describe(m any) (string, func(*codec)) {
 		return "resent", func(c *codec) { resent(c, p) }
 	case *kvtransfer.Heartbeat:
 		return "heartbeat", func(c *codec) { heartbeat(c, p) }
+	case *kvtransfer.PagesAsk:
+		return "pages ask", func(c *codec) { c.array("pages ask", 1); peer(c, &p.Worker) }
+	case *kvtransfer.Pages:
+		return "pages", func(c *codec) { pages(c, p) }
 	}
 	return "", nil
 }
@@ -331,14 +339,44 @@ func heartbeat(c *codec, p *kvtransfer.Heartbeat) {
 	fingerprints(c, &p.Fingerprints)
 	c.num("max model len", &p.MaxModelLen, MaxRows)
 	c.num("page size", &p.PageSize, MaxRows)
-	c.array("pages", 7)
-	for _, n := range []*int{&p.Pages.Total, &p.Pages.Free, &p.Pages.Reserved, &p.Pages.Filling, &p.Pages.Owned,
-		&p.Pages.Zeroing, &p.Pages.Quarantined} {
-		c.num("pages", n, MaxRows)
-	}
+	counts(c, &p.Pages)
 	c.num("slots", &p.Slots, MaxRows)
 	c.num("slots free", &p.SlotsFree, MaxRows)
 	c.num("running", &p.Running, MaxRows)
 	c.flag("draining", &p.Draining)
 	c.fixed("key", p.Key[:])
+}
+
+func counts(c *codec, p *page.Counts) {
+	c.array("pages", 7)
+	for _, n := range []*int{&p.Total, &p.Free, &p.Reserved, &p.Filling, &p.Owned, &p.Zeroing, &p.Quarantined} {
+		c.num("pages", n, MaxRows)
+	}
+}
+
+func pages(c *codec, p *kvtransfer.Pages) {
+	c.array("pages", 5)
+	peer(c, &p.Worker)
+	c.num("page size", &p.PageSize, MaxRows)
+	counts(c, &p.Counts)
+	list(c, "owners", &p.Owners, kvtransfer.MaxPageOwners, pageOwner)
+	c.num("omitted", &p.Omitted, MaxRows)
+}
+
+func pageOwner(c *codec, p *kvtransfer.PageOwner) {
+	c.array("owner", 8)
+	key(c, &p.Key)
+	c.slug("tenant", &p.Tenant, MaxTenant)
+	state := int(p.State)
+	c.num("state", &state, int(page.Quarantined)+1)
+	p.State = page.State(state)
+	c.slug("step", &p.Step, MaxSlug)
+	c.num("rows", &p.Rows, MaxRows)
+	c.num("prompt", &p.Prompt, MaxRows)
+	c.num("output", &p.Output, MaxRows)
+	list(c, "runs", &p.Runs, kvtransfer.MaxPageRuns, func(c *codec, p *page.Run) {
+		c.array("run", 2)
+		c.number("from", (*uint32)(&p.From))
+		c.number("to", (*uint32)(&p.To))
+	})
 }

@@ -51,6 +51,9 @@ func TestLimits(t *testing.T) {
 		{"wire: reply body: finish: length 65, limit 64", &kvtransfer.ReplyBody{End: &kvtransfer.End{Finish: kvtransfer.Finish(long(65))}}},
 		{"wire: resent: replies: count 4097, limit 4096", &kvtransfer.Resent{Replies: make([]kvtransfer.Reply, 4097)}},
 		{"wire: heartbeat: model: length 257, limit 256", &kvtransfer.Heartbeat{Model: long(257)}},
+		{"wire: pages: state: 6, want [0, 5]", &kvtransfer.Pages{Owners: []kvtransfer.PageOwner{{State: 6}}}},
+		{"wire: pages: owners: count 513, limit 512", &kvtransfer.Pages{Owners: make([]kvtransfer.PageOwner, 513)}},
+		{"wire: pages: runs: count 16385, limit 16384", &kvtransfer.Pages{Owners: []kvtransfer.PageOwner{{Runs: make([]page.Run, 16385)}}}},
 		{"wire: heartbeat: pages: -1, want", &kvtransfer.Heartbeat{Pages: page.Counts{Owned: -1}}},
 	} {
 		if _, err := Encode(c.m); err == nil || !strings.HasPrefix(err.Error(), c.says) {

@@ -120,7 +120,7 @@ func TestBytesStayTheSame(t *testing.T) {
 
 // Every kind either has senders or travels sealed.
 func TestEveryKindHasSenders(t *testing.T) {
-	for k := kvtransfer.KindReserve; k <= kvtransfer.KindHeartbeat; k++ {
+	for k := kvtransfer.KindReserve; k <= kvtransfer.KindPages; k++ {
 		sealed := k == kvtransfer.KindFrame || k == kvtransfer.KindReply
 		if sealed == (len(senders[k]) > 0) {
 			t.Errorf("kind %d: sealed %t, senders %v", k, sealed, senders[k])

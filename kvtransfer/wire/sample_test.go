@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"quire/kvtransfer"
+	"quire/kvtransfer/page"
 )
 
 // source gives the numbers of which sample builds messages: a counter for golden files, rapid for properties.
@@ -62,6 +63,10 @@ func fill(s source, v reflect.Value) {
 	case reflect.Int64:
 		v.SetInt(int64(s.upto(1<<40) - 1<<20))
 	case reflect.Uint8:
+		if v.Type() == reflect.TypeFor[page.State]() {
+			v.SetUint(uint64(s.upto(int(page.Quarantined) + 1)))
+			return
+		}
 		v.SetUint(uint64(s.upto(256)))
 	case reflect.Uint32:
 		v.SetUint(uint64(s.upto(1 << 32)))
@@ -110,6 +115,8 @@ var bodies = []body{
 	bodyOf[kvtransfer.Resend]("resend"),
 	bodyOf[kvtransfer.Resent]("resent"),
 	bodyOf[kvtransfer.Heartbeat]("heartbeat"),
+	bodyOf[kvtransfer.PagesAsk]("pages ask"),
+	bodyOf[kvtransfer.Pages]("pages"),
 }
 
 // sealedFrame, sealedReply and envelope are the messages around bodies.
