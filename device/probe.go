@@ -16,7 +16,7 @@ const (
 	probeKVHeads = 2
 	probeHead    = 16
 	probeWide    = 256 // for types whose blocks are longer than probeDim
-	probePast    = 67 // rows before the probe's: more than one tile of attention
+	probePast    = 67  // rows before the probe's: more than one tile of attention
 )
 
 // Probe runs a fixed step through every kind of op and every type of weights, and returns the bits of its results. Devices that
