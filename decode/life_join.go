@@ -42,6 +42,7 @@ func (l *life) join(ctx context.Context) error {
 		{n.Reserve(l.peer.ID, l.peer.Epoch), l.onReserve},
 		{n.Resend(l.peer.ID, l.peer.Epoch), l.onResend},
 		{n.Heartbeat(string(kvtransfer.RoleRouter), "*"), l.onBeat},
+		{n.Pages(role, l.peer.ID, l.peer.Epoch), l.onPages},
 	} {
 		sub, err := l.cfg.Bus.Subscribe(listen.subject, "", listen.fn)
 		if err := l.keep(sub, err); err != nil {

@@ -20,6 +20,11 @@ func (s *Service) join(ctx context.Context) error {
 		return fmt.Errorf("prefill: heartbeats: %w", err)
 	}
 	s.subs = append(s.subs, beats)
+	pages, err := s.cfg.Bus.Subscribe(n.Pages(role, s.cfg.ID, s.peer.Epoch), "", s.onPages)
+	if err != nil {
+		return fmt.Errorf("prefill: pages: %w", err)
+	}
+	s.subs = append(s.subs, pages)
 	if s.unwatch, err = s.cfg.Bus.Streams().WatchEpoch(ctx, role, s.cfg.ID, s.onEpoch); err != nil {
 		return fmt.Errorf("prefill: epoch: %w", err)
 	}
