@@ -1,5 +1,5 @@
 # Shorthands; the commands behind them work alone too.
-.PHONY: build up test sim mutate ci cluster clean-cluster fmt
+.PHONY: build up test sim steps mutate ci cluster clean-cluster fmt
 
 build:
 	go build -o quire ./cmd/quire
@@ -17,6 +17,10 @@ test:
 SIM ?= -for 10m
 sim:
 	go run ./e2e/sim/cmd $(SIM)
+
+# Kill and stop every role of real processes at every step of a hand-off. Some minutes.
+steps:
+	go test ./e2e/binary -run TestEveryStep -steps -parallel 4 -timeout 30m -v
 
 # Take each check out in turn; a test must fail. Some minutes.
 mutate:

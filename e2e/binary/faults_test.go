@@ -57,6 +57,9 @@ type result struct {
 	Picks        string // every token and its log probability, where they were asked for
 	Error        string // code
 	Done         bool   // [DONE] came
+
+	Roles, Ends    int // chunks with a role, and with a finish reason
+	Prompt, Output int // tokens, as the usage says
 }
 
 // perform asks and reads the answer to its end, whole or streamed. onEvent hears of every event.
@@ -110,7 +113,7 @@ func (r *result) take(b []byte) error {
 		Choices []struct {
 			Text     string
 			Message  struct{ Content string }
-			Delta    struct{ Content string }
+			Delta    struct{ Role, Content string }
 			Finish   string `json:"finish_reason"`
 			Logprobs struct {
 				Content []struct { // of a chat
@@ -121,6 +124,10 @@ func (r *result) take(b []byte) error {
 				Offered []json.Number `json:"token_logprobs"`
 			}
 		}
+		Usage struct {
+			Prompt int `json:"prompt_tokens"`
+			Output int `json:"completion_tokens"`
+		}
 		Error struct{ Code string }
 	}
 	if err := json.Unmarshal(b, &p); err != nil {
@@ -130,6 +137,10 @@ func (r *result) take(b []byte) error {
 		r.Text += c.Text + c.Message.Content + c.Delta.Content
 		if c.Finish != "" {
 			r.Finish = c.Finish
+			r.Ends++
+		}
+		if c.Delta.Role != "" {
+			r.Roles++
 		}
 		for _, l := range c.Logprobs.Content {
 			r.Picks += fmt.Sprintf("%x %s\n", l.Bytes, l.Logprob)
@@ -137,6 +148,9 @@ func (r *result) take(b []byte) error {
 		for i, token := range c.Logprobs.Tokens {
 			r.Picks += fmt.Sprintf("%q %s\n", token, c.Logprobs.Offered[i])
 		}
+	}
+	if p.Usage.Output > 0 {
+		r.Prompt, r.Output = p.Usage.Prompt, p.Usage.Output
 	}
 	if p.Error.Code != "" {
 		r.Error = p.Error.Code
