@@ -102,15 +102,33 @@ func TestRowsDependOnNothingElse(t *testing.T) {
 					if variant == "portable" {
 						n = 70
 					}
-					testRows(t, o, kv, n)
+					testRows(t, open(t, ""), o, kv, n)
 				})
 			}
 		}
 	}
 }
 
-func testRows(t *testing.T, o cpu.Options, kv device.Type, n int) {
-	src := open(t, "")
+// TestRowsOfMixedTypesDependOnNothingElse is the same for weights of five and six bits and the K types.
+func TestRowsOfMixedTypesDependOnNothingElse(t *testing.T) {
+	src := openFile(t, draw(t, 5, mixed).File)
+	for _, o := range []cpu.Options{{}, {Activations: "f32"}, {Variant: "avx2"}, {Variant: "portable"}} {
+		t.Run(fmt.Sprintf("%s/%s", o.Variant, o.Activations), func(t *testing.T) {
+			if dev, err := cpu.New(o); err != nil {
+				t.Skip(err)
+			} else {
+				_ = dev.Close()
+			}
+			n := 100
+			if o.Variant == "portable" {
+				n = 30
+			}
+			testRows(t, src, o, device.F16, n)
+		})
+	}
+}
+
+func testRows(t *testing.T, src *model.Source, o cpu.Options, kv device.Type, n int) {
 	tokens := story(n, src.Config.Vocab, 1)
 	o.Threads = 1
 	base := newRig(t, src, rigOptions{cpu: o, engine: model.EngineOptions{KVType: kv}})
@@ -151,11 +169,12 @@ func testRows(t *testing.T, o cpu.Options, kv device.Type, n int) {
 func (r *rig) amongOthers(tokens []int32) trace {
 	r.t.Helper()
 	var seqs []*seq
+	vocab := r.eng.Info().Vocab
 	for i := range 13 {
 		s := r.seq(len(tokens) + 20)
 		seqs = append(seqs, s)
 		if i != 4 {
-			s.logits(story(1+i*i%17, 2048, uint32(i))...)
+			s.logits(story(1+i*i%17, vocab, uint32(i))...)
 		}
 	}
 	var out [][]float32
@@ -176,7 +195,7 @@ func (r *rig) amongOthers(tokens []int32) trace {
 				s.release()
 				*s = *r.seq(len(tokens) + 20)
 			}
-			work = append(work, s.work(int32(at*31+i)%2048))
+			work = append(work, s.work(int32((at*31+i)%vocab)))
 		}
 		rows, err := model.StepLogits(r.eng, work, 0)
 		if err != nil {
@@ -192,7 +211,12 @@ func (r *rig) amongOthers(tokens []int32) trace {
 
 // TestWitness admits what was computed, and shows one changed byte anywhere.
 func TestWitness(t *testing.T) {
-	src := open(t, "")
+	for name, src := range map[string]*model.Source{"embedded": open(t, ""), "mixed types": openFile(t, draw(t, 5, mixed).File)} {
+		t.Run(name, func(t *testing.T) { testWitness(t, src) })
+	}
+}
+
+func testWitness(t *testing.T, src *model.Source) {
 	r := newRig(t, src, rigOptions{})
 	tokens := story(70, src.Config.Vocab, 9)
 	s := r.seq(len(tokens))

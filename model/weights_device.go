@@ -167,20 +167,15 @@ func widen(t Tensor) []float32 {
 	return out
 }
 
+var deviceTypes = map[tensor.Type]device.Type{
+	tensor.F32: device.F32, tensor.F16: device.F16, tensor.BF16: device.BF16, tensor.Q8_0: device.Q8_0, tensor.Q4_0: device.Q4_0,
+	tensor.Q4_1: device.Q4_1, tensor.Q5_0: device.Q5_0, tensor.Q5_1: device.Q5_1, tensor.Q4_K: device.Q4_K, tensor.Q5_K: device.Q5_K,
+	tensor.Q6_K: device.Q6_K,
+}
+
 func deviceType(t tensor.Type) (device.Type, error) {
-	switch t {
-	case tensor.F32:
-		return device.F32, nil
-	case tensor.F16:
-		return device.F16, nil
-	case tensor.BF16:
-		return device.BF16, nil
-	case tensor.Q8_0:
-		return device.Q8_0, nil
-	case tensor.Q4_0:
-		return device.Q4_0, nil
-	case tensor.Q4_1:
-		return device.Q4_1, nil
+	if d, ok := deviceTypes[t]; ok {
+		return d, nil
 	}
 	return 0, fmt.Errorf("type %s has no place on a device", t)
 }

@@ -151,20 +151,33 @@ func (s bitsShape) packQ6K(dst, src []byte, lane int) {
 	}
 }
 
-// group gives weights of a lane in a run, before less is taken off, one a byte: columns 4g to 4g+3 and 16+4g to 16+4g+3.
-func (s bitsShape) group(run []byte, lane, g int) (low, high uint32) {
-	q := word(run[s.nibbles+(g*panelRows+lane)*4:])
-	low, high = q&lowNibbles, q>>4&lowNibbles
-	switch s.bits {
-	case 5:
-		fifth := word(run[s.high+lane*4:])
-		low |= fifth >> g & lowBits << 4
-		high |= fifth >> (4 + g) & lowBits << 4
-	case 6:
-		low |= word(run[s.high+lane*4:]) >> (2 * g) & lowPairs << 4
-		high |= word(run[s.high+(panelRows+lane)*4:]) >> (2 * g) & lowPairs << 4
+// weights is a run's weights, before less is taken off, one a byte: [group][lane] words of columns 4g to 4g+3 and of 16+4g to
+// 16+4g+3.
+type weights [4][panelRows][2]uint32
+
+// widen spreads a run's weights to bytes.
+func (s bitsShape) widen(w *weights, run []byte) {
+	high := run[s.high:s.nibbles]
+	for g := range w {
+		q := run[s.nibbles+g*panelRows*4:][:panelRows*4]
+		for lane := range w[g] {
+			v := word(q[lane*4:])
+			w[g][lane] = [2]uint32{v & lowNibbles, v >> 4 & lowNibbles}
+		}
+		switch s.bits {
+		case 5:
+			for lane := range w[g] {
+				v := word(high[lane*4:]) >> g
+				w[g][lane][0] |= v & lowBits << 4
+				w[g][lane][1] |= v >> 4 & lowBits << 4
+			}
+		case 6:
+			for lane := range w[g] {
+				w[g][lane][0] |= word(high[lane*4:]) >> (2 * g) & lowPairs << 4
+				w[g][lane][1] |= word(high[(panelRows+lane)*4:]) >> (2 * g) & lowPairs << 4
+			}
+		}
 	}
-	return low, high
 }
 
 // scales gives a lane's scale of each half of a run, and its minimum. All are exact: 11 bits times at most 7.
@@ -188,18 +201,15 @@ func (s bitsShape) scales(block, run []byte, lane int) (scale [2]float32, minimu
 
 // unpack dequantises one row of a block.
 func (s bitsShape) unpack(dst []float32, block []byte, lane int) {
+	var w weights
 	for i := range s.runs() {
 		run, d := s.of(block, i), dst[i*32:][:32]
+		s.widen(&w, run)
 		scale, minimum := s.scales(block, run, lane)
-		for g := range 4 {
-			low, high := s.group(run, lane, g)
-			for b := range 4 {
-				d[4*g+b] = float32(scale[0] * float32(int(low>>(8*b)&255)-s.less))
-				d[16+4*g+b] = float32(scale[1] * float32(int(high>>(8*b)&255)-s.less))
-			}
-		}
-		if s.minimum {
-			for c := range d {
+		for c := range d {
+			v := int(w[c%16/4][lane][c/16]>>(c%4*8)&255) - s.less
+			d[c] = float32(scale[c/16] * float32(v))
+			if s.minimum {
 				d[c] += minimum
 			}
 		}
@@ -210,15 +220,18 @@ func (s bitsShape) unpack(dst []float32, block []byte, lane int) {
 // scale) times what is left of both scales, then the minimum times the scaled sum of the activations.
 func (s bitsShape) product(acc *[panelRows]float32, w, x unsafe.Pointer) {
 	block := unsafe.Slice((*byte)(w), s.factors+s.runs()*s.run)
+	var wide weights
 	for i := range s.runs() {
 		run, x := s.of(block, i), unsafe.Add(x, i*actBlock)
 		act := tailOf(x)
+		s.widen(&wide, run)
+		sums := wide.times((*[2][4][4]int8)(x))
 		for lane := range acc {
-			sum := s.sums(run, lane, x)
 			scale, minimum := s.scales(block, run, lane)
-			total, d := sum[0]+sum[1], scale[0]
+			first, second := sums[lane][0]-int32(s.less)*act.half[0], sums[lane][1]-int32(s.less)*act.half[1]
+			total, d := first+second, scale[0]
 			if s.bits == 6 {
-				total, d = sum[0]*int32(int8(run[lane*2]))+sum[1]*int32(int8(run[lane*2+1])), halfAt(block, lane)
+				total, d = first*int32(int8(run[lane*2]))+second*int32(int8(run[lane*2+1])), halfAt(block, lane)
 			}
 			acc[lane] += float32(float32(total) * float32(d*act.scale))
 			if s.minimum {
@@ -228,16 +241,16 @@ func (s bitsShape) product(acc *[panelRows]float32, w, x unsafe.Pointer) {
 	}
 }
 
-// sums gives the sums of integer products of a lane, over each half of a run.
-func (s bitsShape) sums(run []byte, lane int, x unsafe.Pointer) (sum [2]int32) {
-	q := (*[2][4][4]int8)(x)
-	for g := range 4 {
-		low, high := s.group(run, lane, g)
-		for b := range 4 {
-			sum[0] += int32(low>>(8*b)&255) * int32(q[0][g][b])
-			sum[1] += int32(high>>(8*b)&255) * int32(q[1][g][b])
+// times gives each lane's sums of products over both halves of the columns.
+func (w *weights) times(x *[2][4][4]int8) (sums [panelRows][2]int32) {
+	for g := range w {
+		for h := range 2 {
+			x0, x1, x2, x3 := int32(x[h][g][0]), int32(x[h][g][1]), int32(x[h][g][2]), int32(x[h][g][3])
+			for lane := range w[g] {
+				v := w[g][lane][h]
+				sums[lane][h] += int32(v&255)*x0 + int32(v>>8&255)*x1 + int32(v>>16&255)*x2 + int32(v>>24)*x3
+			}
 		}
 	}
-	act := tailOf(x)
-	return [2]int32{sum[0] - int32(s.less)*act.half[0], sum[1] - int32(s.less)*act.half[1]}
+	return sums
 }

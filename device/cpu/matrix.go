@@ -56,9 +56,7 @@ func (d *Device) Matrix(t device.Type, rows, cols int, src []byte) (device.Matri
 	if m.data, err = d.arena.alloc(m.panels * m.panelBytes); err != nil {
 		return nil, err
 	}
-	for r := range rows {
-		m.pack(r, src[r*rowBytes:(r+1)*rowBytes])
-	}
+	m.packAll(src, rowBytes)
 	return m, nil
 }
 

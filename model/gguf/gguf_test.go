@@ -62,7 +62,7 @@ func TestRefused(t *testing.T) {
 		{"product overflows", func(f *gguftest.File) {
 			f.Tensors[2].Dims = []uint64{1 << 30, 1 << 30, 1 << 30, 1 << 30}
 		}, "more bytes than can be counted"},
-		{"type Q4_K", func(f *gguftest.File) { f.Tensors[3].Type = 12 }, "type Q4_K (12) does not load, these do: F32, F16, BF16, Q8_0, Q4_0, Q4_1"},
+		{"type Q3_K", func(f *gguftest.File) { f.Tensors[3].Type = 11 }, "type Q3_K (11) does not load, these do: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K"},
 		{"type unknown", func(f *gguftest.File) { f.Tensors[3].Type = 99 }, "type 99 does not load"},
 		{"row of no whole blocks", func(f *gguftest.File) { f.Tensors[3].Type = 8 }, "no whole number of Q8_0 blocks"},
 		{"offset not aligned", func(f *gguftest.File) { f.Tensors[3].Offset += 4 }, "no multiple of the alignment 32"},

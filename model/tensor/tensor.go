@@ -10,7 +10,7 @@ import (
 // Type is how the numbers of a tensor are stored.
 type Type uint8
 
-// The types that load. The quantised ones are GGUF's: blocks of 32 numbers along a row.
+// The types that load. The quantised ones are GGUF's: blocks of 32 or 256 numbers along a row.
 const (
 	F32  Type = iota + 1
 	F16       // IEEE half
@@ -18,6 +18,11 @@ const (
 	Q8_0      // F16 scale, 32 int8
 	Q4_0      // F16 scale, 16 bytes of nibbles less 8
 	Q4_1      // F16 scale, F16 minimum, 16 bytes of nibbles
+	Q5_0      // F16 scale, 32 fifth bits, 16 bytes of nibbles; less 16
+	Q5_1      // F16 scale, F16 minimum, 32 fifth bits, 16 bytes of nibbles
+	Q4_K      // 256 numbers: two F16 factors, 8 scales and minima of 6 bits, 128 bytes of nibbles
+	Q5_K      // 256 numbers: the same with 256 fifth bits
+	Q6_K      // 256 numbers: 128 bytes of nibbles, 64 of pairs of high bits, 16 int8 scales, F16 factor; less 32
 )
 
 var types = [...]struct {
@@ -31,6 +36,11 @@ var types = [...]struct {
 	Q8_0: {"Q8_0", 32, 34},
 	Q4_0: {"Q4_0", 32, 18},
 	Q4_1: {"Q4_1", 32, 20},
+	Q5_0: {"Q5_0", 32, 22},
+	Q5_1: {"Q5_1", 32, 24},
+	Q4_K: {"Q4_K", 256, 144},
+	Q5_K: {"Q5_K", 256, 176},
+	Q6_K: {"Q6_K", 256, 210},
 }
 
 // Valid says whether t is one of the types above.
