@@ -114,28 +114,30 @@ func (w *watcher) ended(ref uint64) bool {
 // TestOneTerminal throws events at a loop in any order and form, then heals the world, and expects every request to have
 // exactly one end.
 func TestOneTerminal(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := newWatcher(Policy{MaxQueue: 6, MaxQueueTenant: 4})
-		w.do(t, BusChanged{Up: true, MaxPayload: 8 << 20})
-		w.beats(t)
-		for range rapid.IntRange(1, 120).Draw(t, "events") {
-			w.random(t)
+	rapid.Check(t, func(t *rapid.T) { oneTerminal(t, (*watcher).random) })
+}
+
+func oneTerminal(t *rapid.T, event func(*watcher, *rapid.T)) {
+	w := newWatcher(Policy{MaxQueue: 6, MaxQueueTenant: 4})
+	w.do(t, BusChanged{Up: true, MaxPayload: 8 << 20})
+	w.beats(t)
+	for range rapid.IntRange(1, 120).Draw(t, "events") {
+		event(w, t)
+	}
+	w.heal(t)
+	for ref := range w.submitted {
+		if !w.ended(ref) {
+			t.Fatalf("request %d has no end\n%s", ref, w.l.Dump())
 		}
-		w.heal(t)
-		for ref := range w.submitted {
-			if !w.ended(ref) {
-				t.Fatalf("request %d has no end\n%s", ref, w.l.Dump())
-			}
+	}
+	if n := len(w.live); n != 0 {
+		t.Fatalf("%d attempts were never forgotten\n%s", n, w.l.Dump())
+	}
+	for _, d := range w.l.roster.decodes {
+		if d.slots.ours != 0 || d.pages.ours != 0 {
+			t.Fatalf("%s: %d slots, %d pages are still ours", d.hb.Peer, d.slots.ours, d.pages.ours)
 		}
-		if n := len(w.live); n != 0 {
-			t.Fatalf("%d attempts were never forgotten\n%s", n, w.l.Dump())
-		}
-		for _, d := range w.l.roster.decodes {
-			if d.slots.ours != 0 || d.pages.ours != 0 {
-				t.Fatalf("%s: %d slots, %d pages are still ours", d.hb.Peer, d.slots.ours, d.pages.ours)
-			}
-		}
-	})
+	}
 }
 
 func (w *watcher) beats(t *rapid.T) {
