@@ -58,15 +58,23 @@ type Part struct {
 }
 
 // Rotate turns the first Dims numbers of each head of Q and K by position and stores K and V of the layer: in the granted pages,
-// or in the sequence's Scratch.
+// or in the sequence's Scratch. Before that it adds what models add to Q, K and V, then norms each head of Q and K, where
+// they do. All three buffers hold the results.
 type Rotate struct {
 	Layer       int
 	Q, K, V     Buffer // [rows, heads*headDim], [rows, kvHeads*headDim] f32; Q may be nil: keys and values alone
+	Bias        Triple // each [1, cols] of its buffer f32, or nil
+	NormQ       Buffer // [1, headDim] f32, or nil: weight of an RMSNorm over each head of Q
+	NormK       Buffer // [1, headDim] f32, or nil: the same of K
+	Eps         float32
 	Sin         Buffer // [context, Dims/2] f32
 	Cos         Buffer // [context, Dims/2] f32
 	Dims        int
 	Interleaved bool // pairs are (2i, 2i+1), else (i, i+Dims/2)
 }
+
+// Triple is something of queries, keys and values each.
+type Triple struct{ Q, K, V Buffer }
 
 // Attend is causal attention of each row over its sequence's stored keys and values up to its own position.
 type Attend struct {

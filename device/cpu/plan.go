@@ -41,6 +41,7 @@ type task struct {
 	flag         bool // MatMul: add; Rotate: interleaved
 	small        bool // MatMul: workers quantise for themselves
 	int8         bool
+	heads        headOps
 	chosen       []int
 	to           [][]float32
 }

@@ -42,7 +42,12 @@ func (p *plan) layRotate(o device.Rotate) error {
 			return fmt.Errorf("device/cpu: rotate: scratch of %d bytes, layer %d needs %d", len(sq.Scratch), o.Layer, need)
 		}
 	}
+	h, err := p.headOps(o, q)
+	if err != nil {
+		return err
+	}
 	t := p.byRows(rows, runRotate)
+	t.heads = h
 	t.out, t.in, t.aux, t.sin, t.cos, t.layer, t.dims, t.flag = q, k, v, sin, cos, o.Layer, o.Dims, o.Interleaved
 	return nil
 }
@@ -58,8 +63,11 @@ func runRotate(p *plan, t *task, w *worker, item int) {
 		sq := &p.batch.Seqs[p.seqOf[i]]
 		pos := sq.From + i - sq.Row
 		if t.out != nil {
+			p.prepare(t.out.row(i), t.heads.bias[0], t.heads.norm[0], t.heads.eps)
 			t.turn(t.out.row(i), pos, s.HeadDim)
 		}
+		p.prepare(t.in.row(i), t.heads.bias[1], t.heads.norm[1], t.heads.eps)
+		p.prepare(t.aux.row(i), t.heads.bias[2], nil, 0)
 		t.turn(t.in.row(i), pos, s.HeadDim)
 		if !sq.Grant.Valid() {
 			at := (t.layer*sq.Rows + i - sq.Row) * n
@@ -68,6 +76,57 @@ func runRotate(p *plan, t *task, w *worker, item int) {
 		}
 		p.storeRow(w.stored[:n], t.in.row(i), t.aux.row(i))
 		p.pool.writeRow(sq.Grant.Slot(pos/s.PageSize).Page, t.layer, pos%s.PageSize, w.stored[:n])
+	}
+}
+
+// headOps is what is done to heads before they turn.
+type headOps struct {
+	bias [3]*buffer // of queries, keys, values: [1, cols], or nil
+	norm [2]*buffer // of queries and keys: [1, headDim], or nil
+	eps  float32
+}
+
+// headOps checks what a Rotate does to heads before they turn; q is its queries, nil for none.
+func (p *plan) headOps(o device.Rotate, q *buffer) (headOps, error) {
+	s := &p.pool.spec
+	h := headOps{eps: o.Eps}
+	cols := [3]int{0, s.KVHeads * s.HeadDim, s.KVHeads * s.HeadDim}
+	if q != nil {
+		cols[0] = q.cols
+	}
+	var err error
+	for i, b := range [3]device.Buffer{o.Bias.Q, o.Bias.K, o.Bias.V} {
+		if b == nil || cols[i] == 0 {
+			continue
+		}
+		if h.bias[i], err = p.buffer(b, 1, cols[i]); err != nil {
+			return h, err
+		}
+	}
+	for i, b := range [2]device.Buffer{o.NormQ, o.NormK} {
+		if b == nil || cols[i] == 0 {
+			continue
+		}
+		if h.norm[i], err = p.buffer(b, 1, s.HeadDim); err != nil {
+			return h, err
+		}
+	}
+	return h, nil
+}
+
+// prepare adds a bias to a row and norms each of its heads, in place.
+func (p *plan) prepare(x []float32, bias, norm *buffer, eps float32) {
+	if bias != nil {
+		for i, b := range bias.row(0) {
+			x[i] += b
+		}
+	}
+	if norm == nil {
+		return
+	}
+	w := norm.row(0)
+	for n := len(w); len(x) > 0; x = x[n:] {
+		p.dev.kern.norm(x[:n], x[:n], w, normArgs{n: n, eps: eps})
 	}
 }
 

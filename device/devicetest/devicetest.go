@@ -19,7 +19,7 @@ func Run(t *testing.T, open func(t *testing.T) device.Device) {
 	}{
 		{"Embed", testEmbed}, {"MatMul", testMatMul}, {"MatMulRowAlone", testMatMulRowAlone}, {"Norm", testNorm}, {"SwiGLU", testSwiGLU},
 		{"Gather", testGather}, {"Attention", testAttention}, {"Scratch", testScratch}, {"Pool", testPool}, {"Refusals", testRefusals},
-		{"Probe", testProbe},
+		{"Heads", testHeads}, {"Probe", testProbe},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := open(t)
