@@ -54,8 +54,8 @@ func (l *Loop) wrong(r kvtransfer.Reserve) kvtransfer.Error {
 	if l.cfg.PromptDigest(r.Tenant, r.Tokens) != r.Digest {
 		return kvtransfer.Errorf(kvtransfer.HandoffIdentity, "decode: reserve: the digest is not that of these %d tokens", len(r.Tokens))
 	}
-	if _, err := seal.ReplyKey([32]byte{1}, r.RouterKey, [32]byte{}); err != nil { // a key without secret has none with any other
-		return kvtransfer.Errorf(kvtransfer.InvalidRequest, "decode: reserve: %v", err)
+	if err := seal.CheckPublic(r.RouterKey); err != nil {
+		return kvtransfer.Errorf(kvtransfer.InvalidRequest, "decode: reserve: reply key: %v", err)
 	}
 	return kvtransfer.Error{}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"quire/kvtransfer"
 )
@@ -46,6 +47,37 @@ func (p x25519) Secret(other [32]byte) ([]byte, error) {
 		return nil, fmt.Errorf("x25519: %w", err)
 	}
 	return secret, nil
+}
+
+// secretless are the public keys with which every private one agrees on zero: 0, 1, two points of order 8, and p-1, p, p+1
+// (RFC 7748, section 6.1; the list is that of all points of small order on the curve and its twist). Little-endian.
+var secretless = [...][32]byte{
+	{},
+	{1},
+	{0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae, 0x16, 0x56, 0xe3, 0xfa, 0xf1, 0x9f, 0xc4, 0x6a,
+		0xda, 0x09, 0x8d, 0xeb, 0x9c, 0x32, 0xb1, 0xfd, 0x86, 0x62, 0x05, 0x16, 0x5f, 0x49, 0xb8, 0x00},
+	{0x5f, 0x9c, 0x95, 0xbc, 0xa3, 0x50, 0x8c, 0x24, 0xb1, 0xd0, 0xb1, 0x55, 0x9c, 0x83, 0xef, 0x5b,
+		0x04, 0x44, 0x5c, 0xc4, 0x58, 0x1c, 0x8e, 0x86, 0xd8, 0x22, 0x4e, 0xdd, 0xd0, 0x9f, 0x11, 0x57},
+	nearPrime(0xec), nearPrime(0xed), nearPrime(0xee),
+}
+
+// nearPrime is 2^255 - 256 + low.
+func nearPrime(low byte) (b [32]byte) {
+	for i := range b {
+		b[i] = 0xff
+	}
+	b[0], b[31] = low, 0x7f
+	return b
+}
+
+// CheckPublic says whether a public key gives a secret with any other pair, without working one out.
+func CheckPublic(pub [32]byte) error {
+	masked := pub
+	masked[31] &= 0x7f // as X25519 reads it
+	if slices.Contains(secretless[:], masked) {
+		return fmt.Errorf("seal: public key %x gives no secret", pub)
+	}
+	return nil
 }
 
 // PublicKey is the X25519 public key of 32 random bytes.

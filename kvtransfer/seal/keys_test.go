@@ -169,3 +169,31 @@ func TestKeyPair(t *testing.T) {
 		t.Errorf("a key without a secret gave %x", secret)
 	}
 }
+
+// CheckPublic refuses what key agreement refuses, and nothing else.
+func TestCheckPublic(t *testing.T) {
+	pair := NewKeyPair(bytes32(1))
+	agree := func(pub [32]byte) {
+		t.Helper()
+		_, err := pair.Secret(pub)
+		if checked := CheckPublic(pub); (checked == nil) != (err == nil) {
+			t.Errorf("%x: checked %v, agreement %v", pub, checked, err)
+		}
+	}
+	for _, pub := range secretless {
+		if CheckPublic(pub) == nil {
+			t.Errorf("%x passes", pub)
+		}
+		agree(pub)
+		for i := range pub {
+			for bit := range 8 {
+				near := pub
+				near[i] ^= 1 << bit
+				agree(near)
+			}
+		}
+	}
+	for n := range byte(50) {
+		agree(bytes32(n))
+	}
+}
