@@ -30,7 +30,7 @@ type broker struct {
 	syncEvery  Time // how often files are synced; 0 = before each acknowledgement
 
 	conns       []*conn
-	streams     map[string]*stream
+	streams     named[*stream]
 	inboxes     map[string]func(bus.Msg) // by subject
 	journalDown bool                     // QUIRE_JOURNAL takes nothing
 	bucket      bool
@@ -41,7 +41,7 @@ type broker struct {
 }
 
 func newBroker(q *queue) *broker {
-	return &broker{q: q, up: true, maxPayload: bus.DefaultPayload, streams: map[string]*stream{},
+	return &broker{q: q, up: true, maxPayload: bus.DefaultPayload,
 		inboxes: map[string]func(bus.Msg){}, epochs: map[string]uint64{}, mark: func(string) {}}
 }
 
@@ -308,11 +308,11 @@ func (c *conn) leave() {
 func (b *broker) crash(each func(*conn) Time) {
 	b.up = false
 	for _, name := range b.streamNames("") {
-		s := b.streams[name]
+		s := b.streams.get(name)
 		s.dropConsumers()
 		if !s.spec.File {
 			s.gone = true
-			delete(b.streams, name)
+			b.streams.remove(name)
 			continue
 		}
 		s.forgetUnsynced()

@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"quire/bus"
@@ -86,15 +85,15 @@ func (c *conn) consume(cfg bus.Consumer, onWant bool, timeout Time, fn func(*del
 
 // join makes or finds the consumer.
 func (m *member) join() error {
-	s := m.c.b.streams[m.cfg.Stream]
+	s := m.c.b.streams.get(m.cfg.Stream)
 	if s == nil {
 		return fmt.Errorf("bus: consumer %s of %s: %w", m.cfg.Name, m.cfg.Stream, bus.ErrNoStream)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.consumers)) {
+	for i, name := range s.consumers.names {
 		if name == m.cfg.Name || !s.spec.WorkQueue {
 			continue
 		}
-		for _, x := range s.consumers[name].cfg.Subjects {
+		for _, x := range s.consumers.values[i].cfg.Subjects {
 			for _, y := range m.cfg.Subjects {
 				if bus.Overlaps(x, y) {
 					return fmt.Errorf("bus: consumer %s of %s: filter %s overlaps %s of consumer %s", m.cfg.Name, s.spec.Name, y, x, name)
@@ -102,13 +101,13 @@ func (m *member) join() error {
 			}
 		}
 	}
-	cons := s.consumers[m.cfg.Name]
+	cons := s.consumers.get(m.cfg.Name)
 	if cons == nil {
-		if l := s.spec.MaxConsumers; l > 0 && len(s.consumers) >= l {
-			return fmt.Errorf("bus: consumer %s of %s: %d consumers of %d", m.cfg.Name, s.spec.Name, len(s.consumers), l)
+		if l := s.spec.MaxConsumers; l > 0 && len(s.consumers.names) >= l {
+			return fmt.Errorf("bus: consumer %s of %s: %d consumers of %d", m.cfg.Name, s.spec.Name, len(s.consumers.names), l)
 		}
 		cons = &consumer{s: s, cfg: m.cfg, seen: map[uint64]*given{}}
-		s.consumers[m.cfg.Name] = cons
+		s.consumers.put(m.cfg.Name, cons)
 	}
 	cons.idle.stop()
 	cons.idle = nil
@@ -178,9 +177,9 @@ func (c *consumer) leave(m *member) {
 	m.cons = nil
 	if len(c.members) == 0 && c.idle == nil {
 		c.idle = c.s.b.q.after(micros(bus.InactiveAfter), func() {
-			if len(c.members) == 0 && c.s.consumers[c.cfg.Name] == c {
+			if len(c.members) == 0 && c.s.consumers.get(c.cfg.Name) == c {
 				c.end()
-				delete(c.s.consumers, c.cfg.Name)
+				c.s.consumers.remove(c.cfg.Name)
 			}
 		})
 	}
@@ -200,10 +199,10 @@ func (c *consumer) end() {
 }
 
 func (s *stream) dropConsumers() {
-	for _, name := range slices.Sorted(maps.Keys(s.consumers)) {
-		s.consumers[name].end()
+	for _, c := range s.consumers.values {
+		c.end()
 	}
-	s.consumers = map[string]*consumer{}
+	s.consumers = named[*consumer]{}
 }
 
 // pump delivers what can be delivered.
@@ -211,8 +210,8 @@ func (s *stream) pump() {
 	if len(s.msgs) == 0 {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.consumers)) {
-		for c := s.consumers[name]; c.step(); {
+	for _, c := range s.consumers.values {
+		for c.step() {
 		}
 	}
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +24,7 @@ type stream struct {
 	bytes     int64
 	last      uint64
 	ids       map[string]stored
-	consumers map[string]*consumer
+	consumers named[*consumer]
 	age       *timer
 	gone      bool
 }
@@ -34,7 +33,7 @@ func micros(d time.Duration) Time { return Time(d.Microseconds()) }
 
 func (b *broker) streamNames(prefix string) []string {
 	var names []string
-	for _, n := range slices.Sorted(maps.Keys(b.streams)) {
+	for _, n := range b.streams.names {
 		if strings.HasPrefix(n, prefix) {
 			names = append(names, n)
 		}
@@ -43,10 +42,10 @@ func (b *broker) streamNames(prefix string) []string {
 }
 
 func (b *broker) streamOf(subject string) *stream {
-	for _, n := range b.streamNames("") {
-		for _, p := range b.streams[n].spec.Subjects {
+	for _, s := range b.streams.values {
+		for _, p := range s.spec.Subjects {
 			if bus.Matches(p, subject) {
-				return b.streams[n]
+				return s
 			}
 		}
 	}
@@ -54,10 +53,10 @@ func (b *broker) streamOf(subject string) *stream {
 }
 
 func (b *broker) ensure(spec bus.StreamSpec) *stream {
-	s := b.streams[spec.Name]
+	s := b.streams.get(spec.Name)
 	if s == nil {
-		s = &stream{b: b, spec: spec, ids: map[string]stored{}, consumers: map[string]*consumer{}}
-		b.streams[spec.Name] = s
+		s = &stream{b: b, spec: spec, ids: map[string]stored{}}
+		b.streams.put(spec.Name, s)
 	}
 	return s
 }
@@ -124,7 +123,7 @@ func (s *stream) drop(seq uint64) bool {
 	}
 	s.bytes -= msgBytes(s.msgs[i].msg)
 	s.msgs = slices.Delete(s.msgs, i, i+1)
-	for _, c := range s.consumers {
+	for _, c := range s.consumers.values {
 		delete(c.seen, seq)
 	}
 	return true
@@ -232,14 +231,14 @@ func (c *conn) ensureKV(decode string, epoch uint64, timeout Time, cb func(error
 }
 
 func (b *broker) remove(name string) bool {
-	s := b.streams[name]
+	s := b.streams.get(name)
 	if s == nil {
 		return false
 	}
 	s.gone = true
 	s.dropConsumers()
 	s.age.stop()
-	delete(b.streams, name)
+	b.streams.remove(name)
 	return true
 }
 
@@ -256,7 +255,7 @@ func (c *conn) deleteStream(name string, timeout Time, cb func(error)) {
 // onStream runs do on one stream.
 func (c *conn) onStream(what, name string, timeout Time, do func(*stream) error, cb func(error)) {
 	call(c, what+" "+name, timeout, func() (nothing, error) {
-		s := c.b.streams[name]
+		s := c.b.streams.get(name)
 		if s == nil {
 			return nothing{}, fmt.Errorf("bus: %s %s: %w", what, name, bus.ErrNoStream)
 		}

@@ -28,7 +28,7 @@ func (w *World) left() string {
 		}
 	}
 	for _, name := range w.bus.streamNames("") {
-		s := w.bus.streams[name]
+		s := w.bus.streams.get(name)
 		if name == w.names.JournalStream() {
 			continue
 		}
@@ -77,9 +77,9 @@ func (w *World) dump() string {
 		}
 	}
 	for _, name := range w.bus.streamNames("") {
-		s := w.bus.streams[name]
+		s := w.bus.streams.get(name)
 		fmt.Fprintf(&b, "%s: %d messages", name, len(s.msgs))
-		for _, c := range s.consumers {
+		for _, c := range s.consumers.values {
 			fmt.Fprintf(&b, ", %s: %d members", c.cfg.Name, len(c.members))
 		}
 		b.WriteString("\n")

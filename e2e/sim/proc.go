@@ -79,16 +79,8 @@ func (p *proc) now() kvtransfer.Tick {
 
 // after counts on the process's clock.
 func (p *proc) after(d Time, fn func()) *timer {
-	t := &timer{fn: fn}
-	p.w.q.after(Time(float64(d)/p.n.rate), func() {
-		p.run(func() {
-			if t.fn != nil {
-				fn := t.fn
-				t.fn = nil
-				fn()
-			}
-		})
-	})
+	t := &timer{fn: fn, p: p}
+	p.w.q.add(Time(float64(d)/p.n.rate), t)
 	return t
 }
 
@@ -123,7 +115,7 @@ func (p *proc) toBus(fn func()) {
 		return
 	}
 	if d, ok := p.w.net.hop(p, &p.lastUp); ok {
-		p.w.q.after(d, fn)
+		p.w.q.post(d, nil, fn)
 	}
 }
 
@@ -133,7 +125,7 @@ func (p *proc) toProc(fn func()) {
 		return
 	}
 	if d, ok := p.w.net.hop(p, &p.lastDown); ok {
-		p.w.q.after(d, func() { p.run(fn) })
+		p.w.q.post(d, p, fn)
 	}
 }
 

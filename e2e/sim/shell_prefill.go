@@ -327,7 +327,6 @@ func (s *prefillShell) sendFrame(fx prefill.SealAndSend, done func()) {
 			done()
 			return
 		}
-		honest, _ := prefill.SealFrame(fx, plain)
 		fx, plain, extra := s.rogue.frame(fx, plain)
 		data, tag := prefill.SealFrame(fx, plain)
 		s.handle(prefill.FrameSealed{Frame: fx.Frame})
@@ -335,7 +334,7 @@ func (s *prefillShell) sendFrame(fx prefill.SealAndSend, done func()) {
 			s.p.c.enqueue(s.toKV(fx.To, h.Key, "", more), storeTimeout, func(uint64, error) {})
 		}
 		if s.rogue.withholds() {
-			data = honest[:0]
+			data = nil
 		}
 		s.store(fx.To, h.Key, fx.MsgID, data, func(err error) {
 			switch {
