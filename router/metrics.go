@@ -24,10 +24,10 @@ type meter struct {
 type timing struct{ submitted, last kvtransfer.Tick }
 
 // buckets of the latencies, in seconds.
-var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300}
+var buckets = []float64{.0025, .005, .01, .015, .025, .04, .06, .1, .15, .25, .4, .6, 1, 1.5, 2.5, 5, 10, 20, 40, 80, 160, 300}
 
 // fine are the buckets of the time between tokens: a small model makes one in less than a millisecond.
-var fine = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+var fine = []float64{.0005, .001, .0015, .0025, .004, .006, .01, .015, .025, .04, .06, .1, .15, .25, .5, 1, 2.5, 5, 10, 30}
 
 func newMeter() *meter {
 	return &meter{ttft: newHistogram(buckets), itl: newHistogram(fine), whole: newHistogram(buckets), open: map[uint64]*timing{}}

@@ -78,6 +78,8 @@ type Service struct {
 	progress atomic.Int64 // time of the last thing that happened to a request
 	beats    epochs
 	roll     roll // run's alone
+	looks    looker
+	asked    chan func() // to be run on the loop's goroutine
 
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -109,6 +111,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{
 		cfg: cfg, signer: signer, start: time.Now(), created: time.Now(), events: make(chan Event, queuedEvents),
 		box: newReplyBox(), meter: newMeter(), streams: map[uint64]*stream{}, asks: map[uint64]chan Effect{}, drained: make(chan struct{}),
+		asked: make(chan func()),
 	}
 	s.peer = kvtransfer.Peer{Role: kvtransfer.RoleRouter, ID: cfg.ID}
 	err = s.retry(ctx, "epoch", func() (err error) {
@@ -153,6 +156,8 @@ func (s *Service) run() {
 			return
 		case ev := <-s.events:
 			s.handle(ev)
+		case look := <-s.asked:
+			look()
 		case <-tick.C:
 			s.handle(Tick{Now: s.now()})
 			s.snapshot()
