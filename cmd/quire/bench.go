@@ -46,7 +46,7 @@ type benchModelFlags struct {
 	Model    string `name:"model" short:"m" placeholder:"M" help:"GGUF file, Hugging Face directory, or a name from quire pull; the built-in model otherwise."`
 	Models   string `name:"models" placeholder:"DIR" help:"Where quire pull keeps models."`
 	Threads  int    `name:"threads" short:"t" placeholder:"N" help:"Threads that compute; one for each CPU otherwise."`
-	Variant  string `name:"cpu-variant" placeholder:"V" help:"Kernels to compute with: portable, avx2; the fastest that runs here otherwise."`
+	Variant  string `name:"cpu-variant" placeholder:"V" help:"Kernels to compute with: portable, avx2, avx512, avx512vnni, avx512bf16; the fastest that runs here otherwise."`
 	Acts     string `name:"cpu-activations" placeholder:"A" help:"How activations meet quantised weights: int8 or f32."`
 	KVType   string `name:"kv-type" enum:"f16,f32" default:"f16" help:"f16 or f32: how keys and values are kept."`
 	PageSize int    `name:"page-size" default:"16" placeholder:"N" help:"Token slots of a page."`
