@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
-// Config is the shape of a Llama model: RMSNorm, SwiGLU, grouped-query attention, rotary positions.
+// Config is the shape of a model: RMSNorm, SwiGLU, grouped-query attention, rotary positions.
 type Config struct {
-	Architecture string // "llama"
+	Architecture string // "llama", "qwen2", "qwen3"
 	Layers       int
 	Dim          int // length of a hidden vector
 	FFN          int // length of the feed-forward's inner vector
@@ -19,11 +21,17 @@ type Config struct {
 	Context      int     // tokens the model can take
 	Eps          float32 // of RMSNorm
 	Tied         bool    // the output matrix is token_embd.weight
+	Bias         bool    // queries, keys and values have a bias each: Qwen2
+	HeadNorm     bool    // each head of queries and keys is normed before it turns: Qwen3
 	Rope         Rope
 }
 
 // Supported says which architectures load, for messages.
-const Supported = "Llama (GGUF: general.architecture llama; Hugging Face: LlamaForCausalLM, MistralForCausalLM)"
+const Supported = "Llama, Qwen2, Qwen3 (GGUF: general.architecture llama, qwen2, qwen3; " +
+	"Hugging Face: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)"
+
+// architectures is what loads, by GGUF's names, and what they add to Llama.
+var architectures = map[string]struct{ bias, headNorm bool }{"llama": {}, "qwen2": {bias: true}, "qwen3": {headNorm: true}}
 
 // Limits on a config's numbers, far above what models have, so that products of a few of them fit an int.
 const (
@@ -85,8 +93,16 @@ type RopeScaling struct {
 	LongFactors     []float64 // longrope: [Dims/2] divisors of the frequencies
 }
 
-// ropeKinds lists what loads, for messages.
-const ropeKinds = "none (default), linear, dynamic, yarn, longrope, llama3"
+// ropeKinds lists what loads.
+var ropeKinds = []string{"linear", "dynamic", "yarn", "longrope", "llama3"}
+
+// checkRopeKind refuses a scaling that does not load; key is where the file says it.
+func checkRopeKind(key, kind string) error {
+	if kind == "" || slices.Contains(ropeKinds, kind) {
+		return nil
+	}
+	return fmt.Errorf("%s %q does not load, these do: none (default), %s", key, kind, strings.Join(ropeKinds, ", "))
+}
 
 func (r Rope) validate(headDim int) error {
 	if !(r.Base > 1) || math.IsInf(r.Base, 0) {
@@ -105,9 +121,9 @@ func (r Rope) validate(headDim int) error {
 	case "longrope":
 		return errors.Join(checkFactors("rope short factors", s.ShortFactors, r.Dims/2, false),
 			checkFactors("rope long factors", s.LongFactors, r.Dims/2, false))
-	case "linear", "yarn", "llama3":
-	default:
-		return fmt.Errorf("rope scaling %q does not load, these do: %s", s.Kind, ropeKinds)
+	}
+	if err := checkRopeKind("rope scaling", s.Kind); err != nil {
+		return err
 	}
 	if !(s.Factor >= 1) || math.IsInf(s.Factor, 0) {
 		return fmt.Errorf("rope scaling %s: factor %g, a number from 1 on is needed", s.Kind, s.Factor)

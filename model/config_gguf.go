@@ -12,36 +12,43 @@ import (
 // ggufConfig reads the shape from a GGUF file's metadata.
 func ggufConfig(f *gguf.File) (Config, error) {
 	arch := f.String("general.architecture", "")
-	if arch != "llama" {
-		return Config{}, fmt.Errorf("architecture %q does not load; what loads is %s", arch, Supported)
+	extra, ok := architectures[arch]
+	if !ok {
+		return Config{}, fmt.Errorf("general.architecture %q does not load; what loads is %s", arch, Supported)
 	}
-	if n := f.Int("llama.expert_count", 0); n > 0 {
-		return Config{}, fmt.Errorf("%d experts: mixtures of experts do not load; what loads is %s", n, Supported)
+	p := arch + "."
+	if n := f.Int(p+"expert_count", 0); n > 0 {
+		return Config{}, fmt.Errorf("%sexpert_count %d: mixtures of experts do not load; what loads is %s", p, n, Supported)
 	}
-	key := func(k string) int { return f.Int("llama."+k, 0) }
+	key := func(k string) int { return f.Int(p+k, 0) }
 	c := Config{
 		Architecture: arch,
 		Layers:       key("block_count"), Dim: key("embedding_length"), FFN: key("feed_forward_length"),
-		Heads: key("attention.head_count"), KVHeads: f.Int("llama.attention.head_count_kv", key("attention.head_count")),
+		Heads: key("attention.head_count"), KVHeads: f.Int(p+"attention.head_count_kv", key("attention.head_count")),
 		Context: key("context_length"), Vocab: key("vocab_size"),
-		Eps: float32(f.Float("llama.attention.layer_norm_rms_epsilon", 0)),
+		Eps:  float32(f.Float(p+"attention.layer_norm_rms_epsilon", 0)),
+		Bias: extra.bias, HeadNorm: extra.headNorm,
 	}
 	if c.Vocab == 0 {
 		c.Vocab = len(f.Strings("tokenizer.ggml.tokens"))
 	}
 	if c.Heads > 0 {
-		c.HeadDim = f.Int("llama.attention.key_length", c.Dim/c.Heads)
+		c.HeadDim = f.Int(p+"attention.key_length", c.Dim/c.Heads)
 	}
-	if v := f.Int("llama.attention.value_length", c.HeadDim); v != c.HeadDim {
+	if v := f.Int(p+"attention.value_length", c.HeadDim); v != c.HeadDim {
 		return Config{}, fmt.Errorf("keys of %d and values of %d numbers: heads of two sizes do not load", c.HeadDim, v)
 	}
 	_, untied := f.Tensors["output.weight"]
 	c.Tied = !untied
 	var err error
-	if c.Rope, err = ggufRope(f, c.HeadDim); err != nil {
+	if c.Rope, err = ggufRope(f, p, c.HeadDim); err != nil {
 		return Config{}, err
 	}
-	c.limitToWindow(key("attention.sliding_window"))
+	window := key("attention.sliding_window")
+	if window > 0 && arch != "llama" {
+		return Config{}, fmt.Errorf("%sattention.sliding_window %d: sliding windows do not load", p, window)
+	}
+	c.limitToWindow(window)
 	return c, c.Validate()
 }
 
@@ -52,21 +59,27 @@ func (c *Config) limitToWindow(window int) {
 	}
 }
 
-func ggufRope(f *gguf.File, headDim int) (Rope, error) {
-	const p = "llama.rope."
-	r := Rope{Base: f.Float(p+"freq_base", 10000), Dims: f.Int(p+"dimension_count", headDim), Interleaved: true}
+// ggufRope reads how positions turn; arch is the prefix of the keys. Llama's rows are stored so that neighbours turn together,
+// other architectures' are as their makers have them.
+func ggufRope(f *gguf.File, arch string, headDim int) (Rope, error) {
+	p := arch + "rope."
+	r := Rope{Base: f.Float(p+"freq_base", 10000), Dims: f.Int(p+"dimension_count", headDim), Interleaved: arch == "llama."}
 	s := RopeScaling{
 		Kind: f.String(p+"scaling.type", ""), Factor: f.Float(p+"scaling.factor", 0),
-		OriginalContext: f.Int(p+"scaling.original_context_length", f.Int("llama.context_length", 0)),
+		OriginalContext: f.Int(p+"scaling.original_context_length", f.Int(arch+"context_length", 0)),
 		AttentionFactor: f.Float(p+"scaling.attn_factor", 0),
 		BetaFast:        f.Float(p+"scaling.yarn_beta_fast", 0), BetaSlow: f.Float(p+"scaling.yarn_beta_slow", 0),
 	}
 	if old := f.Float(p+"scale_linear", 0); s.Kind == "" && old > 1 {
 		s.Kind, s.Factor = "linear", old
 	}
-	switch s.Kind {
-	case "none":
+	if s.Kind == "none" {
 		s = RopeScaling{}
+	}
+	if err := checkRopeKind(p+"scaling.type", s.Kind); err != nil {
+		return r, err
+	}
+	switch s.Kind {
 	case "yarn":
 		// GGUF's attn_factor multiplies what follows from the factor.
 		if s.AttentionFactor > 0 && s.Factor > 1 {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -27,6 +26,8 @@ type hfConfig struct {
 	MLPBias          bool            `json:"mlp_bias"`
 	Tied             bool            `json:"tie_word_embeddings"`
 	Window           *int            `json:"sliding_window"`
+	UseWindow        bool            `json:"use_sliding_window"`
+	LayerTypes       []string        `json:"layer_types"`
 	PartialRotary    *float64        `json:"partial_rotary_factor"`
 	RopeScaling      *hfRope         `json:"rope_scaling"`
 	RopeParameters   *hfRope         `json:"rope_parameters"`
@@ -71,7 +72,10 @@ func (v *idOrIDs) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]int32)(v))
 }
 
-var hfArchitectures = []string{"LlamaForCausalLM", "MistralForCausalLM"}
+// hfArchitectures gives GGUF's names of the architectures that load.
+var hfArchitectures = map[string]string{
+	"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3",
+}
 
 func parseHFConfig(b []byte) (Config, hfConfig, error) {
 	var h hfConfig
@@ -81,14 +85,19 @@ func parseHFConfig(b []byte) (Config, hfConfig, error) {
 	if err := h.refuse(); err != nil {
 		return Config{}, h, err
 	}
+	arch := hfArchitectures[h.Architectures[0]]
 	c := Config{
-		Architecture: "llama", Layers: h.Layers, Dim: h.Dim, FFN: h.FFN, Heads: h.Heads, KVHeads: h.Heads, Vocab: h.Vocab,
+		Architecture: arch, Bias: architectures[arch].bias, HeadNorm: architectures[arch].headNorm,
+		Layers: h.Layers, Dim: h.Dim, FFN: h.FFN, Heads: h.Heads, KVHeads: h.Heads, Vocab: h.Vocab,
 		Context: h.Context, Eps: 1e-6, Tied: h.Tied,
 	}
 	if h.KVHeads != nil {
 		c.KVHeads = *h.KVHeads
 	}
-	if h.Heads > 0 {
+	switch {
+	case arch == "qwen3":
+		c.HeadDim = 128 // where the file does not say it
+	case h.Heads > 0:
 		c.HeadDim = h.Dim / h.Heads
 	}
 	if h.HeadDim != nil {
@@ -97,23 +106,34 @@ func parseHFConfig(b []byte) (Config, hfConfig, error) {
 	if h.Eps != nil {
 		c.Eps = float32(*h.Eps)
 	}
-	if h.Window != nil {
+	if h.Window != nil && arch == "llama" { // Qwen's files name a window that use_sliding_window turns on
 		c.limitToWindow(*h.Window)
 	}
 	c.Rope = h.rope(c.HeadDim)
+	if err := checkRopeKind("rope_scaling rope_type", c.Rope.Scaling.Kind); err != nil {
+		return Config{}, h, err
+	}
 	return c, h, c.Validate()
 }
 
 // refuse names what would change the computation and is not supported.
 func (h hfConfig) refuse() error {
-	if len(h.Architectures) != 1 || !slices.Contains(hfArchitectures, h.Architectures[0]) {
-		return fmt.Errorf("architecture %s does not load; what loads is %s", strings.Join(h.Architectures, ", "), Supported)
+	if len(h.Architectures) != 1 || hfArchitectures[h.Architectures[0]] == "" {
+		return fmt.Errorf("architectures %q does not load; what loads is %s", strings.Join(h.Architectures, ", "), Supported)
 	}
 	if h.Act != "" && h.Act != "silu" {
 		return fmt.Errorf("hidden_act %q does not load, silu does", h.Act)
 	}
 	if h.AttentionBias || h.MLPBias {
-		return errors.New("attention_bias or mlp_bias is set: biases do not load")
+		return fmt.Errorf("attention_bias %t, mlp_bias %t: such biases do not load", h.AttentionBias, h.MLPBias)
+	}
+	if h.UseWindow {
+		return errors.New("use_sliding_window true: sliding windows do not load")
+	}
+	for _, t := range h.LayerTypes {
+		if t != "full_attention" {
+			return fmt.Errorf("layer_types %q does not load, full_attention does", t)
+		}
 	}
 	if len(h.Quantization) > 0 && string(h.Quantization) != "null" {
 		return errors.New("quantization_config is set: quantised safetensors do not load; use F32, F16 or BF16 ones, or a GGUF file")

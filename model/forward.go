@@ -78,8 +78,11 @@ func (f *forward) record() {
 }
 
 func (f *forward) rotate(layer int, q device.Buffer) device.Op {
-	r := f.w.Config.Rope
-	return device.Rotate{Layer: layer, Q: q, K: f.k, V: f.v, Sin: f.w.sin, Cos: f.w.cos, Dims: r.Dims, Interleaved: r.Interleaved}
+	r, l := f.w.Config.Rope, &f.w.layers[layer]
+	return device.Rotate{
+		Layer: layer, Q: q, K: f.k, V: f.v, Sin: f.w.sin, Cos: f.w.cos, Dims: r.Dims, Interleaved: r.Interleaved,
+		Bias: l.bias, NormQ: l.normQ, NormK: l.normK, Eps: f.w.Config.Eps,
+	}
 }
 
 // firstKeys is the ops that give keys and values of layer 0, and nothing else.

@@ -61,8 +61,8 @@ func TestOpenRefusesGGUF(t *testing.T) {
 		set  func(f *gguftest.File)
 		want string
 	}{
-		{"architecture", func(f *gguftest.File) { f.Set("general.architecture", "mamba") }, `architecture "mamba" does not load; what loads is Llama`},
-		{"experts", func(f *gguftest.File) { f.Set("llama.expert_count", uint32(8)) }, "8 experts"},
+		{"architecture", func(f *gguftest.File) { f.Set("general.architecture", "mamba") }, `general.architecture "mamba" does not load; what loads is Llama, Qwen2, Qwen3`},
+		{"experts", func(f *gguftest.File) { f.Set("llama.expert_count", uint32(8)) }, "llama.expert_count 8: mixtures of experts do not load"},
 		{"no layers", func(f *gguftest.File) { f.Set("llama.block_count", nil) }, "layers: 0, 1 to 4096"},
 		{"wild layers", func(f *gguftest.File) { f.Set("llama.block_count", uint32(1<<31)) }, "layers: 2147483648"},
 		{"more layers than tensors", func(f *gguftest.File) { f.Set("llama.block_count", uint32(2)) }, "tensor blk.1.attn_norm.weight is missing"},
@@ -71,7 +71,7 @@ func TestOpenRefusesGGUF(t *testing.T) {
 		{"epsilon", func(f *gguftest.File) { f.Set("llama.attention.layer_norm_rms_epsilon", float32(math.NaN())) }, "epsilon: NaN"},
 		{"rope dimensions", func(f *gguftest.File) { f.Set("llama.rope.dimension_count", uint32(3)) }, "rope dimensions: 3"},
 		{"rope base", func(f *gguftest.File) { f.Set("llama.rope.freq_base", float32(0)) }, "rope base: 0"},
-		{"rope scaling", func(f *gguftest.File) { f.Set("llama.rope.scaling.type", "spiral") }, `rope scaling "spiral" does not load, these do: none (default), linear, dynamic, yarn, longrope, llama3`},
+		{"rope scaling", func(f *gguftest.File) { f.Set("llama.rope.scaling.type", "spiral") }, `llama.rope.scaling.type "spiral" does not load, these do: none (default), linear, dynamic, yarn, longrope, llama3`},
 		{"rope factor", func(f *gguftest.File) { f.Set("llama.rope.scaling.type", "linear") }, "factor 0"},
 		{"value heads", func(f *gguftest.File) { f.Set("llama.attention.value_length", uint32(4)) }, "keys of 2 and values of 4"},
 		{"shape", func(f *gguftest.File) { f.Tensors[3].Dims = []uint64{2, 4} }, "tensor blk.0.attn_q.weight: shape [4 2], the config needs [4 4]"},
@@ -240,12 +240,12 @@ func TestOpenRefusesHF(t *testing.T) {
 		set  func(config map[string]any, tensors *[]hfTensor)
 		want string
 	}{
-		{"architecture", func(c config, _ *[]hfTensor) { c["architectures"] = []string{"Qwen3ForCausalLM"} }, "architecture Qwen3ForCausalLM does not load; what loads is Llama"},
-		{"no architecture", func(c config, _ *[]hfTensor) { delete(c, "architectures") }, "architecture  does not load"},
-		{"bias", func(c config, _ *[]hfTensor) { c["attention_bias"] = true }, "biases do not load"},
+		{"architecture", func(c config, _ *[]hfTensor) { c["architectures"] = []string{"GemmaForCausalLM"} }, `architectures "GemmaForCausalLM" does not load; what loads is Llama, Qwen2, Qwen3`},
+		{"no architecture", func(c config, _ *[]hfTensor) { delete(c, "architectures") }, `architectures "" does not load`},
+		{"bias", func(c config, _ *[]hfTensor) { c["attention_bias"] = true }, "attention_bias true, mlp_bias false: such biases do not load"},
 		{"activation", func(c config, _ *[]hfTensor) { c["hidden_act"] = "gelu" }, `hidden_act "gelu"`},
 		{"quantised", func(c config, _ *[]hfTensor) { c["quantization_config"] = config{"bits": 4} }, "quantised safetensors do not load"},
-		{"rope", func(c config, _ *[]hfTensor) { c["rope_scaling"] = config{"rope_type": "spiral", "factor": 2} }, `rope scaling "spiral"`},
+		{"rope", func(c config, _ *[]hfTensor) { c["rope_scaling"] = config{"rope_type": "spiral", "factor": 2} }, `rope_scaling rope_type "spiral" does not load`},
 		{"llama3 factors", func(c config, _ *[]hfTensor) { c["rope_scaling"] = config{"rope_type": "llama3", "factor": 8} }, "low and high frequency factors 0 and 0"},
 		{"longrope factors", func(c config, _ *[]hfTensor) { c["rope_scaling"] = config{"type": "su"} }, "rope short factors: 0 numbers, 1 are needed"},
 		{"untied without a head", func(_ config, x *[]hfTensor) { *x = append((*x)[:2:2], (*x)[3:]...) }, "tensor output.weight is missing"},
@@ -253,7 +253,7 @@ func TestOpenRefusesHF(t *testing.T) {
 		{"shape", func(_ config, x *[]hfTensor) { (*x)[4].shape = []int{4, 5} }, "tensor blk.0.attn_q.weight: shape [4 5], the config needs [4 4]"},
 		{"unknown tensor", func(_ config, x *[]hfTensor) {
 			*x = append(*x, hfTensor{"model.layers.0.self_attn.q_norm.weight", []int{2}})
-		}, "self_attn.q_norm.weight [2] has no place"},
+		}, "tensor blk.0.attn_q_norm.weight [2] has no place"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := model.Open(hfDir(t, c.set), model.OpenOptions{}); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -14,6 +14,11 @@ import (
 //	blk.N.attn_q.weight          [Heads*HeadDim, Dim]
 //	blk.N.attn_k.weight          [KVHeads*HeadDim, Dim]
 //	blk.N.attn_v.weight          [KVHeads*HeadDim, Dim]
+//	blk.N.attn_q.bias            [Heads*HeadDim], with Bias
+//	blk.N.attn_k.bias            [KVHeads*HeadDim], with Bias
+//	blk.N.attn_v.bias            [KVHeads*HeadDim], with Bias
+//	blk.N.attn_q_norm.weight     [HeadDim], with HeadNorm
+//	blk.N.attn_k_norm.weight     [HeadDim], with HeadNorm
 //	blk.N.attn_output.weight     [Dim, Heads*HeadDim]
 //	blk.N.ffn_norm.weight        [Dim]
 //	blk.N.ffn_gate.weight        [FFN, Dim]
@@ -27,7 +32,7 @@ type Tensor = tensor.Tensor
 type want struct {
 	name  string
 	shape []int
-	norm  bool // a vector: plain types only
+	norm  bool // a vector, a norm's or a bias: plain types only
 }
 
 // wants lists the tensors of a model in the order of the computation.
@@ -46,6 +51,13 @@ func (c Config) wants() []want {
 			want{n("ffn_gate"), []int{c.FFN, c.Dim}, false},
 			want{n("ffn_up"), []int{c.FFN, c.Dim}, false},
 			want{n("ffn_down"), []int{c.Dim, c.FFN}, false})
+		if c.Bias {
+			b := func(s string) string { return fmt.Sprintf("blk.%d.%s.bias", i, s) }
+			list = append(list, want{b("attn_q"), []int{q}, true}, want{b("attn_k"), []int{kv}, true}, want{b("attn_v"), []int{kv}, true})
+		}
+		if c.HeadNorm {
+			list = append(list, want{n("attn_q_norm"), []int{c.HeadDim}, true}, want{n("attn_k_norm"), []int{c.HeadDim}, true})
+		}
 	}
 	list = append(list, want{"output_norm.weight", []int{c.Dim}, true})
 	if !c.Tied {
@@ -67,7 +79,7 @@ func (c Config) checkTensors(have map[string]Tensor) error {
 			return fmt.Errorf("tensor %s: shape %v, the config needs %v", w.name, t.Shape, w.shape)
 		}
 		if elems, _ := t.Type.Block(); w.norm && elems > 1 {
-			return fmt.Errorf("tensor %s: a norm of type %s does not load, F32, F16 and BF16 do", w.name, t.Type)
+			return fmt.Errorf("tensor %s: a vector of type %s does not load, F32, F16 and BF16 do", w.name, t.Type)
 		}
 		known[w.name] = true
 	}

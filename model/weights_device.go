@@ -31,6 +31,8 @@ type layerWeights struct {
 	o                 device.Matrix // [Dim, Heads*HeadDim]
 	gate, up          device.Matrix // [FFN, Dim]
 	down              device.Matrix // [Dim, FFN]
+	bias              device.Triple // each [1, rows of its matrix]; nil without Config.Bias
+	normQ, normK      device.Buffer // [1, HeadDim]; nil without Config.HeadNorm
 }
 
 // LoadWeights packs the weights of a source for a device. progress is told how many of total bytes are done; it may be nil. The
@@ -49,6 +51,7 @@ func LoadWeights(dev device.Device, src *Source, progress func(done, total int64
 			q: l.matrix(name("attn_q")), k: l.matrix(name("attn_k")), v: l.matrix(name("attn_v")), o: l.matrix(name("attn_output")),
 			gate: l.matrix(name("ffn_gate")), up: l.matrix(name("ffn_up")), down: l.matrix(name("ffn_down")),
 		}
+		l.heads(&w.layers[i], i)
 	}
 	w.norm = l.vector("output_norm.weight")
 	w.output = w.embed
@@ -109,6 +112,18 @@ func (l *loader) matrix(name string) device.Matrix {
 	}
 	l.err = fmt.Errorf("tensor %s: %w", name, err)
 	return nil
+}
+
+// heads loads what an architecture adds to queries, keys and values.
+func (l *loader) heads(w *layerWeights, layer int) {
+	if l.src.Config.Bias {
+		name := func(s string) string { return fmt.Sprintf("blk.%d.%s.bias", layer, s) }
+		w.bias = device.Triple{Q: l.vector(name("attn_q")), K: l.vector(name("attn_k")), V: l.vector(name("attn_v"))}
+	}
+	if l.src.Config.HeadNorm {
+		name := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", layer, s) }
+		w.normQ, w.normK = l.vector(name("attn_q_norm")), l.vector(name("attn_k_norm"))
+	}
 }
 
 func (l *loader) vector(name string) device.Buffer {

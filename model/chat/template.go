@@ -31,6 +31,7 @@ type Template struct {
 	tok      *tokenizer.Tokenizer
 	compiled *jinja.Template
 	dated    bool // the template has a date of its own when it is not told today's: a prompt must not depend on the day
+	thinking *bool
 }
 
 // Limits of one rendering.
@@ -71,6 +72,20 @@ func New(source string, tok *tokenizer.Tokenizer) (t *Template, err error) {
 		return nil, fmt.Errorf("chat: template: %w", err)
 	}
 	return &Template{Source: source, tok: tok, compiled: compiled, dated: strings.Contains(source, "strftime_now is ")}, nil
+}
+
+// Thinks says whether the template has a switch for thinking before the answer, which WithThinking sets.
+func (t *Template) Thinks() bool { return t != nil && strings.Contains(t.Source, "enable_thinking") }
+
+// WithThinking gives the template with its switch for thinking set; nil leaves what it does by itself, which with Qwen3 is to think.
+// A template without a switch is not changed.
+func (t *Template) WithThinking(on *bool) *Template {
+	if !t.Thinks() || on == nil {
+		return t
+	}
+	c := *t
+	c.thinking = on
+	return &c
 }
 
 // Render gives the prompt of a conversation in parts: marks that the template wrote, and text. A nil template is ErrNone. Errors
@@ -121,10 +136,7 @@ func (t *Template) render(messages []Message, addGenerationPrompt bool) (text st
 	}
 	list := make([]jinja.Value, 0, len(messages))
 	for _, m := range messages {
-		d := jinja.NewDict()
-		d.AsDict().Set("role", jinja.NewString(m.Role))
-		d.AsDict().Set("content", jinja.NewString(esc.escape(m.Content)))
-		list = append(list, d)
+		list = append(list, t.message(m, esc))
 	}
 	data := map[string]jinja.Value{
 		"messages":              jinja.NewList(list),
@@ -133,6 +145,9 @@ func (t *Template) render(messages []Message, addGenerationPrompt bool) (text st
 		"eos_token":             jinja.NewString(t.eos()),
 		"tools":                 jinja.None(),
 		"documents":             jinja.None(),
+	}
+	if t.thinking != nil {
+		data["enable_thinking"] = jinja.NewBool(*t.thinking)
 	}
 	if t.dated {
 		data["strftime_now"] = jinja.Undefined()
@@ -151,6 +166,32 @@ func (t *Template) render(messages []Message, addGenerationPrompt bool) (text st
 	}
 	return text, esc, nil
 }
+
+// message makes a message for the template. An answer's reasoning goes by itself where the template takes it so: the tags that
+// it would look for are marks, and what looks like a mark in a content is none.
+func (t *Template) message(m Message, esc *escaper) jinja.Value {
+	d := jinja.NewDict()
+	d.AsDict().Set("role", jinja.NewString(m.Role))
+	content := m.Content
+	if m.Role == "assistant" && strings.Contains(t.Source, "reasoning_content") {
+		if before, _, ok := strings.Cut(content, thinkEnd); ok {
+			content = strings.TrimLeft(content[strings.LastIndex(content, thinkEnd)+len(thinkEnd):], "\n")
+			before = strings.TrimRight(before, "\n")
+			if at := strings.LastIndex(before, thinkBegin); at >= 0 {
+				before = before[at+len(thinkBegin):]
+			}
+			d.AsDict().Set("reasoning_content", jinja.NewString(esc.escape(strings.TrimLeft(before, "\n"))))
+		}
+	}
+	d.AsDict().Set("content", jinja.NewString(esc.escape(content)))
+	return d
+}
+
+// The tags around reasoning.
+const (
+	thinkBegin = "<think>"
+	thinkEnd   = "</think>"
+)
 
 // isRole says whether a role can stand within a mark, as some templates have it: <|user|>.
 func isRole(s string) bool {

@@ -3,7 +3,7 @@ package tokenizer
 import "unicode/utf8"
 
 // Detokenizer gives the text of tokens as they come. It never cuts a character: bytes of one that is not complete yet are
-// held back. Marks add no text.
+// held back. Marks add no text, but for those that a file adds without calling them special (<think>, <tool_call>).
 type Detokenizer struct {
 	tok  *Tokenizer
 	held []byte // the beginning of a character, at most 3 bytes
@@ -14,7 +14,7 @@ func (t *Tokenizer) NewDetokenizer() *Detokenizer { return &Detokenizer{tok: t} 
 
 // Add gives the text that a token completes, appended to dst. Bytes that can become no character give U+FFFD.
 func (d *Detokenizer) Add(dst []byte, id int32) []byte {
-	if d.tok.Kind(id) == Mark {
+	if d.tok.Kind(id) == Mark && !d.tok.shown[id] {
 		return dst
 	}
 	b := d.tok.Piece(id)

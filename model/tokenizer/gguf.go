@@ -50,6 +50,7 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 		}
 		if k == Added && looksLikeMark(tokens[i]) {
 			k = Mark
+			t.show(int32(i))
 		}
 		t.kinds[i] = k
 	}

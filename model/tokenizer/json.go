@@ -149,6 +149,9 @@ func (t *Tokenizer) table(f file) (map[int32][2]bool, error) {
 		if a.Special || looksLikeMark(a.Content) {
 			t.kinds[a.ID] = Mark
 		}
+		if !a.Special && t.kinds[a.ID] == Mark {
+			t.show(a.ID)
+		}
 		strips[a.ID] = [2]bool{a.LStrip, a.RStrip}
 	}
 	return strips, nil

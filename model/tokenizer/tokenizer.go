@@ -18,7 +18,7 @@ type Kind uint8
 // Kinds of token.
 const (
 	Normal  Kind = iota
-	Mark         // special: only a template or the model itself makes it; not part of the text
+	Mark         // only a template or the model itself makes it; not part of the text unless shown
 	Added        // found in any text before everything else
 	Byte         // one byte, of a character that has no token
 	Unknown      // stands for what has no token
@@ -33,6 +33,8 @@ type Tokenizer struct {
 	prep   preparation
 	marks  *matcher // Mark and Added
 	added  *matcher // Added alone
+
+	shown map[int32]bool // marks that an answer shows: a file adds them without calling them special, such as <think>
 
 	bos, unk       int32 // -1 = none
 	eos            []int32
@@ -194,6 +196,14 @@ const whitespace = " \t\n\v\f\r\u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\
 
 // ends are marks that end an answer in the models that have them, beside those that a file names.
 var ends = []string{"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_turn|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"}
+
+// show makes a mark one that answers show.
+func (t *Tokenizer) show(id int32) {
+	if t.shown == nil {
+		t.shown = map[int32]bool{}
+	}
+	t.shown[id] = true
+}
 
 // finish checks the ids, collects the end tokens and builds the matchers.
 func (t *Tokenizer) finish(eos []int32, strips map[int32][2]bool) error {
