@@ -134,12 +134,10 @@ type tileArgs struct {
 func (p *plan) tileProducts(sc *attnScratch, a tileArgs) {
 	k := p.dev.kern
 	f := floatArgs{
-		x: unsafe.Pointer(&sc.query[0]), xStride: a.dim * 4, wStride: tileRows * 4, outStride: tileRows * 4, depth: a.dim,
+		w: unsafe.Pointer(&sc.keys[0]), x: unsafe.Pointer(&sc.query[0]), out: unsafe.Pointer(&sc.scores[0]), xStride: a.dim * 4,
+		wStride: tileRows * 4, outStride: tileRows * 4, depth: a.dim, panels: (a.n + panelRows - 1) / panelRows, panelStride: panelRows * 4,
 	}
-	for c := 0; c < a.n; c += panelRows {
-		f.w, f.out = unsafe.Pointer(&sc.keys[c]), unsafe.Pointer(&sc.scores[c])
-		k.floatRows(f, a.rows)
-	}
+	k.floatRows(f, a.rows)
 	for r := range a.rows {
 		s := (*[tileRows]float32)(sc.scores[r*tileRows:])
 		seen := min(tileRows, a.first+r/a.group+1)
@@ -150,12 +148,10 @@ func (p *plan) tileProducts(sc *attnScratch, a tileArgs) {
 		k.softmax(s, seen, &sc.state[r], sc.out[r*a.wide:][:a.wide])
 	}
 	f = floatArgs{
-		x: unsafe.Pointer(&sc.scores[0]), xStride: tileRows * 4, wStride: a.wide * 4, outStride: a.wide * 4, depth: a.n, add: true,
+		w: unsafe.Pointer(&sc.values[0]), x: unsafe.Pointer(&sc.scores[0]), out: unsafe.Pointer(&sc.out[0]), xStride: tileRows * 4,
+		wStride: a.wide * 4, outStride: a.wide * 4, depth: a.n, add: true, panels: a.wide / panelRows, panelStride: panelRows * 4,
 	}
-	for c := 0; c < a.wide; c += panelRows {
-		f.w, f.out = unsafe.Pointer(&sc.values[c]), unsafe.Pointer(&sc.out[c])
-		k.floatRows(f, a.rows)
-	}
+	k.floatRows(f, a.rows)
 }
 
 // attnTile is positions [at, at+n) of one head of one layer.

@@ -15,28 +15,49 @@ import (
 
 // fastKernels lists the assembly variants that this processor runs, the fastest first.
 func fastKernels() []*kernels {
-	if cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) {
-		return []*kernels{avx2}
+	var fast []*kernels
+	for _, v := range []struct {
+		k     *kernels
+		needs []cpuid.FeatureID
+	}{
+		{avx2, []cpuid.FeatureID{cpuid.AVX2, cpuid.FMA3, cpuid.F16C}},
+		{avx512, []cpuid.FeatureID{cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL}},
+		{avx512vnni, []cpuid.FeatureID{cpuid.AVX512VNNI}},
+		{avx512bf16, []cpuid.FeatureID{cpuid.AVX512BF16}},
+	} {
+		if !cpuid.CPU.Supports(v.needs...) {
+			break // each builds on the one before
+		}
+		fast = append([]*kernels{v.k}, fast...)
 	}
-	return nil
+	return fast
 }
 
 // avx2 is vectors of 8 with fused multiply-adds.
 var avx2 = &kernels{
-	name:      "avx2",
-	floatRows: floatRowsAVX2,
-	int8Rows:  int8RowsAVX2,
-	halfRows:  halfRowsAVX2,
-	dequant:   dequantAVX2,
-	quantise:  quantiseRow,
-	norm:      normAVX2,
-	swiGLU:    func(dst, gate, up []float32) { swiGLURow(&dst[0], &gate[0], &up[0], len(gate)) },
-	softmax:   softmaxAVX2,
-	toHalf:    toHalfAVX2,
-	widen:     widenRow,
+	name:       "avx2",
+	group:      1,
+	floatRows:  floatRowsAVX2,
+	int8Rows:   int8RowsAVX2,
+	halfRows:   halfRowsAVX2,
+	directRows: 4,
+	dequant:    dequantAVX2,
+	quantise:   quantiseRow,
+	norm:       normAVX2,
+	swiGLU:     func(dst, gate, up []float32) { swiGLURow(&dst[0], &gate[0], &up[0], len(gate)) },
+	softmax:    softmaxAVX2,
+	toHalf:     toHalfAVX2,
+	widen:      widenRow,
 }
 
 func floatRowsAVX2(a floatArgs, rows int) {
+	for ; a.panels > 0; a.panels-- {
+		floatPanelAVX2(a, rows)
+		a.w, a.out = unsafe.Add(a.w, a.panelStride), unsafe.Add(a.out, panelRows*4)
+	}
+}
+
+func floatPanelAVX2(a floatArgs, rows int) {
 	x, out := a.x, a.out
 	for r := 0; r < rows; r += 6 {
 		a.x, a.out = unsafe.Add(x, r*a.xStride), unsafe.Add(out, r*a.outStride)
@@ -59,6 +80,13 @@ func floatRowsAVX2(a floatArgs, rows int) {
 
 // halfRowsAVX2 widens F16 and BF16 weights as it goes, 1, 2 or 4 rows at a time.
 func halfRowsAVX2(t device.Type, a floatArgs, rows int) {
+	for ; a.panels > 0; a.panels-- {
+		halfPanelAVX2(t, a, rows)
+		a.w, a.out = unsafe.Add(a.w, a.panelStride), unsafe.Add(a.out, panelRows*4)
+	}
+}
+
+func halfPanelAVX2(t device.Type, a floatArgs, rows int) {
 	x, out := a.x, a.out
 	for r := 0; r < rows; {
 		n := tileHeight(rows - r)

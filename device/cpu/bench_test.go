@@ -37,7 +37,7 @@ func BenchmarkFloatTile(b *testing.B) {
 				w, x, out := randomFloats(r, depth*panelRows), randomFloats(r, rows*(depth+32)), randomFloats(r, rows*panelRows)
 				a := floatArgs{
 					w: unsafe.Pointer(&w[0]), x: unsafe.Pointer(&x[0]), out: unsafe.Pointer(&out[0]), wStride: 64,
-					xStride: (depth + 32) * 4, outStride: 64, depth: depth,
+					xStride: (depth + 32) * 4, outStride: 64, depth: depth, panels: 1,
 				}
 				perSecond(b, "GFLOP/s", float64(2*depth*panelRows*rows), func() { k.floatRows(a, rows) })
 			})
@@ -96,7 +96,7 @@ func BenchmarkStream(b *testing.B) {
 			if err := p.layMatMul(device.MatMul{In: x, Parts: []device.Part{{W: m, Out: out}}}); err != nil {
 				b.Fatal(err)
 			}
-			w := &worker{acted: -1}
+			w := &worker{acted: [2]int{-1, -1}}
 			perSecond(b, "GB/s", float64(m.Bytes()), func() {
 				for i := range p.tasks[0].items {
 					p.tasks[0].run(p, p.tasks[0], w, i)

@@ -18,8 +18,8 @@ const Version = 1
 // Options choose how a device computes. Zero values are the defaults.
 type Options struct {
 	Threads     int    // workers; 0: one per processor of the machine that Go may use
-	Variant     string // "portable", "avx2"; "": $QUIRE_CPU_VARIANT, else the fastest that runs here
-	Activations string // "f32", "int8": how activations meet quantised weights; "": $QUIRE_CPU_ACTIVATIONS, else int8
+	Variant     string // "portable", "avx2", "avx512", "avx512vnni", "avx512bf16"; "": $QUIRE_CPU_VARIANT, else the fastest that runs here
+	Activations string // "f32", or "int8": rounded to int8 for quantised weights, to BF16 for those (avx512bf16); "": $QUIRE_CPU_ACTIVATIONS, else int8
 }
 
 // Device computes on the processors of this machine. Steps run one at a time on its worker threads.
@@ -33,7 +33,7 @@ type Device struct {
 	queue sync.Mutex // held by the caller whose step runs
 	plans []*plan    // guarded by queue: reusable once no worker is in them
 	pools []*pool    // guarded by queue
-	acts  []byte     // guarded by queue: quantised activations of the running product, see actBlock
+	acts  [2][]byte  // guarded by queue: rounded activations of the running product, by rounding
 }
 
 var _ device.Device = (*Device)(nil)

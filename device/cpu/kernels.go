@@ -12,12 +12,19 @@ import (
 // (fused multiply-adds), by bounds that the tests state; the integers of int8 products are equal.
 type kernels struct {
 	name string
-	// floatRows computes out = w * x for one panel and so many rows, each output one chain over depth, ascending.
+	// group is how many panels a product of many rows takes at a time, so that they stay in the cache while the rows pass.
+	group int
+	// floatRows computes out = w * x for a.panels panels and so many rows, each output one chain over depth, ascending.
 	floatRows func(a floatArgs, rows int)
 	// int8Rows computes a.panels panels for so many rows of quantised activations; type t of the weights is quantised.
 	int8Rows func(t device.Type, a int8Args, rows int)
-	// halfRows is floatRows for a panel of F16 or BF16 as it is, with the same bits; quicker for few rows. It may be nil.
-	halfRows func(t device.Type, a floatArgs, rows int)
+	// halfRows is floatRows for panels of F16 or BF16 as they are, with the same bits; quicker for up to directRows rows. It may be nil.
+	halfRows   func(t device.Type, a floatArgs, rows int)
+	directRows int
+	// brainRows is a product of BF16 weights with BF16 activations: a.x is [rows] rows of depth BF16. The sums are F32, with bits of their
+	// own. It may be nil; toBrain then is too: it rounds so many F32, a multiple of 8.
+	brainRows func(a floatArgs, rows int)
+	toBrain   func(dst, src unsafe.Pointer, n int)
 	// dequant widens a panel of a type other than F32 to [depth][16] f32; len(dst) = depth*16.
 	dequant func(t device.Type, dst []float32, src unsafe.Pointer)
 	// quantise turns so many blocks of 32 f32 at src into blocks of actBlock bytes.
@@ -35,16 +42,18 @@ type kernels struct {
 	widen func(dst unsafe.Pointer, stride int, src unsafe.Pointer, vectors int)
 }
 
-// floatArgs is a product of one panel with F32 activations.
+// floatArgs is a product of panels with F32 activations.
 type floatArgs struct {
-	w         unsafe.Pointer // [depth] rows of 16 numbers, wStride bytes apart
-	x         unsafe.Pointer // [rows] rows of depth f32, xStride bytes apart
-	out       unsafe.Pointer // [rows] rows of 16 f32, outStride bytes apart
-	wStride   int
-	xStride   int
-	outStride int
-	depth     int
-	add       bool // out += rather than out =
+	w           unsafe.Pointer // [panels] of [depth] rows of 16 numbers; panels panelStride bytes apart, rows wStride
+	x           unsafe.Pointer // [rows] rows of depth f32, xStride bytes apart
+	out         unsafe.Pointer // [rows] rows of panels*16 f32, outStride bytes apart
+	wStride     int
+	xStride     int
+	outStride   int
+	depth       int
+	add         bool // out += rather than out =
+	panels      int
+	panelStride int
 }
 
 // int8Args is a product of panels with int8 activations.

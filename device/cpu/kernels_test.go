@@ -104,7 +104,7 @@ func TestVariantsFloat(t *testing.T) {
 				want := append([]float32(nil), out...)
 				a := floatArgs{
 					w: unsafe.Pointer(&w[0]), x: unsafe.Pointer(&x[0]), wStride: 64, xStride: (depth + 5) * 4, outStride: 128,
-					depth: depth, add: rows%2 == 0,
+					depth: depth, add: rows%2 == 0, panels: 1,
 				}
 				a.out = unsafe.Pointer(&out[0])
 				k.floatRows(a, rows)
@@ -131,7 +131,7 @@ func TestVariantsHalfRows(t *testing.T) {
 			k.dequant(typ, wide, src)
 			for rows := 1; rows <= 9; rows++ {
 				x, got, want := randomFloats(r, rows*depth), randomFloats(r, rows*panelRows), randomFloats(r, rows*panelRows)
-				a := floatArgs{w: src, x: unsafe.Pointer(&x[0]), out: unsafe.Pointer(&got[0]), wStride: 32, xStride: depth * 4, outStride: 64, depth: depth}
+				a := floatArgs{w: src, x: unsafe.Pointer(&x[0]), out: unsafe.Pointer(&got[0]), wStride: 32, xStride: depth * 4, outStride: 64, depth: depth, panels: 1}
 				k.halfRows(typ, a, rows)
 				a.w, a.wStride, a.out = unsafe.Pointer(&wide[0]), 64, unsafe.Pointer(&want[0])
 				k.floatRows(a, rows)

@@ -10,10 +10,11 @@ import (
 // itemsPerWorker is into how many items a product is cut for each worker: enough to share a late worker's work.
 const itemsPerWorker = 8
 
-// directRows is up to how many rows half-width weights are multiplied as they are rather than widened first.
-const directRows = 4
+// rowBlock is how many rows a product takes over an item's panels at a time: their activations and a group of panels fit the second
+// cache together.
+const rowBlock = 96
 
-// smallBatch is up to how many rows every worker quantises the activations for itself rather than wait for another.
+// smallBatch is up to how many rows every worker rounds the activations for itself rather than wait for another.
 const smallBatch = 2
 
 func (p *plan) layMatMul(o device.MatMul) error {
@@ -28,7 +29,8 @@ func (p *plan) layMatMul(o device.MatMul) error {
 	if len(o.Parts) == 0 {
 		return fmt.Errorf("device/cpu: matmul: no matrices")
 	}
-	first, panels, quantised := len(p.parts), 0, false
+	first, panels := len(p.parts), 0
+	var rounded [2]bool // whether a part needs activations of a rounding
 	for _, pt := range o.Parts {
 		w, err := p.dev.matrix(pt.W)
 		if err != nil {
@@ -43,15 +45,18 @@ func (p *plan) layMatMul(o device.MatMul) error {
 		}
 		p.parts = append(p.parts, part{w: w, out: out})
 		panels += w.panels
-		quantised = quantised || w.typ.Quantised()
+		if r, ok := p.dev.rounding(w.typ); ok {
+			rounded[r] = true
+		}
 	}
-	useInt8 := quantised && p.dev.int8
-	if useInt8 && rows > smallBatch {
-		p.layQuantise(in, rows)
+	for r := range rounding(2) {
+		if rounded[r] && rows > smallBatch {
+			p.layRound(r, in, rows)
+		}
 	}
 	t := p.add(0, runMatMul)
 	t.parts = p.parts[first:len(p.parts):len(p.parts)]
-	t.in, t.rows, t.flag, t.int8, t.small = in, rows, o.Add, useInt8, rows <= smallBatch
+	t.in, t.rows, t.flag, t.small = in, rows, o.Add, rows <= smallBatch
 	per := max(1, panels/(itemsPerWorker*len(p.dev.team.workers)))
 	for i := range t.parts {
 		pt := &t.parts[i]
@@ -61,19 +66,55 @@ func (p *plan) layMatMul(o device.MatMul) error {
 	return nil
 }
 
-// layQuantise adds the task that turns the input of a large batch to int8.
-func (p *plan) layQuantise(in *buffer, rows int) {
-	if need := rows * actBytes(in.cols); len(p.dev.acts) < need {
-		p.dev.acts = alignedBytes(need + slack)
+// rounding is what activations are rounded to for a product.
+type rounding int
+
+const (
+	toInt8  rounding = iota // blocks of actBlock bytes, for quantised weights
+	toBrain                 // BF16, for BF16 weights where the variant multiplies such pairs
+)
+
+// rounding says what activations are rounded to for weights of a type, if to anything.
+func (d *Device) rounding(t device.Type) (r rounding, ok bool) {
+	switch {
+	case !d.int8:
+		return 0, false
+	case t.Quantised():
+		return toInt8, true
 	}
-	t := p.byRows(rows, runQuantise)
-	t.in = in
+	return toBrain, t == device.BF16 && d.kern.brainRows != nil
 }
 
-func runQuantise(p *plan, t *task, _ *worker, item int) {
+// bytes is what a row of so many columns takes.
+func (r rounding) bytes(cols int) int {
+	if r == toInt8 {
+		return actBytes(cols)
+	}
+	return roundUp(cols, 8) * 2
+}
+
+// round rounds row i of in.
+func (k *kernels) round(r rounding, dst []byte, in *buffer, i int) {
+	if r == toInt8 {
+		k.quantise(unsafe.Pointer(&dst[0]), in.ptr(i, 0), in.cols/32)
+		return
+	}
+	k.toBrain(unsafe.Pointer(&dst[0]), in.ptr(i, 0), roundUp(in.cols, 8))
+}
+
+// layRound adds the task that rounds the input of a large batch.
+func (p *plan) layRound(r rounding, in *buffer, rows int) {
+	if need := rows * r.bytes(in.cols); len(p.dev.acts[r]) < need {
+		p.dev.acts[r] = alignedBytes(need + slack)
+	}
+	t := p.byRows(rows, runRound)
+	t.in, t.rounding = in, r
+}
+
+func runRound(p *plan, t *task, _ *worker, item int) {
 	from, to := t.span(item)
 	for i := from; i < to; i++ {
-		p.dev.kern.quantise(unsafe.Pointer(&p.dev.acts[i*actBytes(t.in.cols)]), t.in.ptr(i, 0), t.in.cols/32)
+		p.dev.kern.round(t.rounding, p.dev.acts[t.rounding][i*t.rounding.bytes(t.in.cols):], t.in, i)
 	}
 }
 
@@ -92,22 +133,22 @@ type actTail struct {
 
 func actBytes(cols int) int { return cols / 32 * actBlock }
 
-// activations gives the int8 input of a product, quantised by the task before or, in a small batch, by this worker now.
-func (t *task) activations(p *plan, w *worker) unsafe.Pointer {
+// activations gives the rounded input of a product, made by the task before or, in a small batch, by this worker now.
+func (t *task) activations(p *plan, w *worker, r rounding) unsafe.Pointer {
 	if !t.small {
-		return unsafe.Pointer(&p.dev.acts[0])
+		return unsafe.Pointer(&p.dev.acts[r][0])
 	}
-	n := actBytes(t.in.cols)
-	if w.acted != t.index {
-		if len(w.acts) < t.rows*n {
-			w.acts = alignedBytes(t.rows*n + slack)
+	n := r.bytes(t.in.cols)
+	if w.acted[r] != t.index {
+		if len(w.acts[r]) < t.rows*n {
+			w.acts[r] = alignedBytes(t.rows*n + slack)
 		}
 		for i := range t.rows {
-			p.dev.kern.quantise(unsafe.Pointer(&w.acts[i*n]), t.in.ptr(i, 0), t.in.cols/32)
+			p.dev.kern.round(r, w.acts[r][i*n:], t.in, i)
 		}
-		w.acted = t.index
+		w.acted[r] = t.index
 	}
-	return unsafe.Pointer(&w.acts[0])
+	return unsafe.Pointer(&w.acts[r][0])
 }
 
 func runMatMul(p *plan, t *task, w *worker, item int) {
@@ -118,49 +159,80 @@ func runMatMul(p *plan, t *task, w *worker, item int) {
 	pt := &t.parts[i]
 	from := (item - pt.firstItem) * pt.panelsPerItem
 	to := min(from+pt.panelsPerItem, pt.w.panels)
-	if t.int8 && pt.w.typ.Quantised() {
-		t.int8Panels(p, w, pt, from, to)
+	block := rowBlock
+	if p.dev.widens(pt.w.typ, t.rows) {
+		block = t.rows // a panel is widened once
+	}
+	for row := 0; row < t.rows; row += block {
+		c := cut{part: pt, row: row, rows: min(block, t.rows-row)}
+		group := to - from
+		if c.rows > 1 {
+			group = p.dev.kern.group
+		}
+		for c.panel = from; c.panel < to; c.panel += c.panels {
+			c.panels = min(group, to-c.panel)
+			t.multiply(p, w, c)
+		}
+	}
+}
+
+// cut is some rows of a product with some panels of a part.
+type cut struct {
+	*part
+	row, rows     int
+	panel, panels int
+}
+
+// multiply computes a cut, with the activations that its weights ask for.
+func (t *task) multiply(p *plan, w *worker, c cut) {
+	r, ok := p.dev.rounding(c.w.typ)
+	if !ok {
+		t.multiplyFloats(p, w, c)
 		return
 	}
-	t.floatPanels(p, w, pt, from, to)
+	n := r.bytes(t.in.cols)
+	weights, x, out := unsafe.Pointer(&c.w.panel(c.panel)[0]), unsafe.Add(t.activations(p, w, r), c.row*n), c.out.ptr(c.row, c.panel*panelRows)
+	if r == toInt8 {
+		p.dev.kern.int8Rows(c.w.typ, int8Args{
+			w: weights, x: x, out: out, xStride: n, outStride: c.out.stride * 4, blocks: t.in.cols / 32, panels: c.panels, add: t.flag,
+		}, c.rows)
+		return
+	}
+	p.dev.kern.brainRows(floatArgs{
+		w: weights, x: x, out: out, xStride: n, outStride: c.out.stride * 4, depth: c.w.depth, add: t.flag, panels: c.panels,
+		panelStride: c.w.panelBytes,
+	}, c.rows)
 }
 
-// int8Panels computes panels [from, to) of a part for all rows with int8 activations.
-func (t *task) int8Panels(p *plan, w *worker, pt *part, from, to int) {
-	n := actBytes(t.in.cols)
-	a := int8Args{
-		x: t.activations(p, w), xStride: n, outStride: pt.out.stride * 4, blocks: t.in.cols / 32, panels: to - from, add: t.flag,
+// widens says whether a product of so many rows widens weights of a type to F32 before it multiplies.
+func (d *Device) widens(t device.Type, rows int) bool {
+	if _, ok := d.rounding(t); ok || t == device.F32 {
+		return false
 	}
-	if t.rows > 1 {
-		a.panels = 1 // a panel stays in the cache while all rows pass
-	}
-	for i := from; i < to; i += a.panels {
-		a.w, a.out = unsafe.Pointer(&pt.w.panel(i)[0]), pt.out.ptr(0, i*panelRows)
-		p.dev.kern.int8Rows(pt.w.typ, a, t.rows)
-	}
+	return t.Quantised() || d.kern.halfRows == nil || rows > d.kern.directRows
 }
 
-// floatPanels computes panels [from, to) of a part for all rows with F32 activations, over the dequantised panel.
-func (t *task) floatPanels(p *plan, w *worker, pt *part, from, to int) {
-	m := pt.w
+// multiplyFloats computes a cut with F32 activations: with weights as they are, or widened to F32 first.
+func (t *task) multiplyFloats(p *plan, w *worker, c cut) {
+	m, k := c.w, p.dev.kern
 	a := floatArgs{
-		x: t.in.ptr(0, 0), xStride: t.in.stride * 4, outStride: pt.out.stride * 4, wStride: panelRows * 4, depth: m.depth, add: t.flag,
+		w: unsafe.Pointer(&m.panel(c.panel)[0]), x: t.in.ptr(c.row, 0), out: c.out.ptr(c.row, c.panel*panelRows),
+		wStride: panelRows * 4, xStride: t.in.stride * 4, outStride: c.out.stride * 4, depth: m.depth, add: t.flag, panels: c.panels,
+		panelStride: m.panelBytes,
 	}
-	direct := p.dev.kern.halfRows != nil && t.rows <= directRows && (m.typ == device.F16 || m.typ == device.BF16)
-	for i := from; i < to; i++ {
-		src := unsafe.Pointer(&m.panel(i)[0])
-		a.w = src
-		if direct {
-			a.wStride, a.out = panelRows*2, pt.out.ptr(0, i*panelRows)
-			p.dev.kern.halfRows(m.typ, a, t.rows)
-			continue
-		}
-		if m.typ != device.F32 {
+	switch {
+	case m.typ == device.F32:
+		k.floatRows(a, c.rows)
+	case !p.dev.widens(m.typ, t.rows):
+		a.wStride = panelRows * 2
+		k.halfRows(m.typ, a, c.rows)
+	default:
+		a.panels = 1
+		for i := range c.panels {
 			wide := w.floats(m.depth * panelRows)
-			p.dev.kern.dequant(m.typ, wide, src)
-			a.w = unsafe.Pointer(&wide[0])
+			k.dequant(m.typ, wide, unsafe.Pointer(&m.panel(c.panel + i)[0]))
+			a.w, a.out = unsafe.Pointer(&wide[0]), c.out.ptr(c.row, (c.panel+i)*panelRows)
+			k.floatRows(a, c.rows)
 		}
-		a.out = pt.out.ptr(0, i*panelRows)
-		p.dev.kern.floatRows(a, t.rows)
 	}
 }

@@ -39,8 +39,8 @@ type task struct {
 	scale        float32 // Attend's factor, Norm's epsilon
 	dims         int
 	flag         bool // MatMul: add; Rotate: interleaved
-	small        bool // MatMul: workers quantise for themselves
-	int8         bool
+	small        bool // MatMul: workers round activations for themselves
+	rounding     rounding
 	heads        headOps
 	chosen       []int
 	to           [][]float32
@@ -61,7 +61,7 @@ func (p *plan) done() bool { return len(p.tasks) == 0 || p.tasks[len(p.tasks)-1]
 
 // run takes part in all tasks.
 func (p *plan) run(tm *team, w *worker) {
-	w.acted = -1
+	w.acted = [2]int{-1, -1}
 	for i := range p.tasks {
 		t := p.tasks[i]
 		mine := 0

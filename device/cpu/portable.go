@@ -10,6 +10,7 @@ import (
 // portable is plain Go, with every product rounded before it is added, so that its bits are the same on every processor.
 var portable = &kernels{
 	name:      "portable",
+	group:     1,
 	floatRows: floatRowsGo,
 	int8Rows:  int8RowsGo,
 	dequant:   dequantGo,
@@ -28,17 +29,19 @@ func at[T any](p unsafe.Pointer, i int) T {
 }
 
 func floatRowsGo(a floatArgs, rows int) {
-	for r := range rows {
-		var acc [panelRows]float32
-		row := unsafe.Add(a.x, r*a.xStride)
-		for k := range a.depth {
-			x := at[float32](row, k)
-			v := (*[panelRows]float32)(unsafe.Add(a.w, k*a.wStride))
-			for lane := range acc {
-				acc[lane] += float32(v[lane] * x)
+	for p := range a.panels {
+		for r := range rows {
+			var acc [panelRows]float32
+			w, row := unsafe.Add(a.w, p*a.panelStride), unsafe.Add(a.x, r*a.xStride)
+			for k := range a.depth {
+				x := at[float32](row, k)
+				v := (*[panelRows]float32)(unsafe.Add(w, k*a.wStride))
+				for lane := range acc {
+					acc[lane] += float32(v[lane] * x)
+				}
 			}
+			store(unsafe.Add(a.out, r*a.outStride+p*panelRows*4), &acc, a.add)
 		}
-		store(unsafe.Add(a.out, r*a.outStride), &acc, a.add)
 	}
 }
 

@@ -31,7 +31,7 @@ func startTeam(n int) *team {
 	t := &team{workers: make([]*worker, n)}
 	t.wake = sync.NewCond(&t.mu)
 	for i := range t.workers {
-		t.workers[i] = &worker{id: i, acted: -1}
+		t.workers[i] = &worker{id: i}
 		t.ended.Add(1)
 		go t.work(t.workers[i])
 	}
@@ -127,8 +127,8 @@ func (t *team) await(k *task) {
 // worker is one thread and its scratch memory.
 type worker struct {
 	id     int
-	acts   []byte // quantised activations of a small batch, see plan.activations
-	acted  int    // which task they are of, -1: none
+	acts   [2][]byte // rounded activations of a small batch, see task.activations
+	acted  [2]int    // which task they are of, -1: none
 	panel  []float32
 	stored []byte // a row of keys and values as stored
 	attn   attnScratch

@@ -11,6 +11,7 @@ import (
 const (
 	exact32 = 1e-5 // f32 arithmetic
 	byInt8  = 4e-2 // activations rounded to int8
+	byBrain = 8e-3 // activations rounded to BF16
 )
 
 func testEmbed(b *bench) {
@@ -35,8 +36,13 @@ func testMatMul(b *bench) {
 			cols = 100 // no multiple of anything
 		}
 		part := exact32
-		if t.Quantised() && b.dev.Info().Activations == "int8" {
-			part = byInt8
+		if b.dev.Info().Activations == "int8" {
+			switch {
+			case t.Quantised():
+				part = byInt8
+			case t == device.BF16:
+				part = byBrain
+			}
 		}
 		m, w := b.weights(t, 53, cols)
 		m2, w2 := b.weights(t, 16, cols)

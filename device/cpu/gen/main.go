@@ -1,4 +1,4 @@
-// Command gen writes the assembly kernels of the avx2 variant and their Go declarations into the current directory:
+// Command gen writes the assembly kernels and their Go declarations into the current directory:
 //
 //	go run ./gen        (in device/cpu; go generate does it)
 //
@@ -90,4 +90,5 @@ func generate() {
 	wide.write("avx2_dequant", "Panels of weights widened to F32.")
 
 	writeQuants()
+	generate512()
 }
