@@ -87,13 +87,8 @@ func (h *History) Follow(ctx context.Context) error {
 	return nil
 }
 
-// Range is the first and the last sequence that the history can tell of, and when they were stored; zeros when there is none.
-func (h *History) Range() (first, last Moment) {
-	if h.first == 0 {
-		return Moment{}, Moment{}
-	}
-	return Moment{h.first, h.times[0]}, Moment{h.last, h.times[len(h.times)-1]}
-}
+// Range is the first and the last sequence that the history can tell of; zeros when there is none.
+func (h *History) Range() (first, last uint64) { return h.first, h.last }
 
 // Unread is how many records could not be read.
 func (h *History) Unread() int { return h.unread }

@@ -8,32 +8,13 @@ import (
 	"quire/kvtransfer/page"
 )
 
-// PastPool is one decode's pool as it was. Pages that no owner has were free.
-type PastPool struct {
-	Decode   string // id
-	Epoch    uint64
-	Pages    int // of the pool; what is known of it when its beginning is not in the record
-	PageSize int
-	Owners   []PastOwner // in order of reservation
-}
-
-// PastOwner is one attempt with the pages that it had.
-type PastOwner struct {
-	Key    kvtransfer.Key
-	Tenant string
-	State  page.State
-	Prompt int
-	Output int // tokens made in all, once it had ended
-	Runs   []page.Run
-	Since  time.Time // when the state was recorded
-}
-
-// At tells every decode's pool after a message of the stream.
-func (h *History) At(seq uint64) (time.Time, []PastPool, error) {
+// At tells when a message of the stream was stored, and every decode's pool after it. A pool whose beginning is not in the record
+// has as many pages as were ever named.
+func (h *History) At(seq uint64) (time.Time, []kvtransfer.Pages, error) {
 	if h.first == 0 || seq < h.first || seq > h.last {
 		return time.Time{}, nil, fmt.Errorf("replay: history: sequence %d, known are %d to %d", seq, h.first, h.last)
 	}
-	var pools []PastPool
+	var pools []kvtransfer.Pages
 	for _, l := range h.lives {
 		if l.from <= seq && (l.until == 0 || l.until > seq) {
 			pools = append(pools, h.pool(l, seq))
@@ -42,8 +23,9 @@ func (h *History) At(seq uint64) (time.Time, []PastPool, error) {
 	return h.times[seq-h.first], pools, nil
 }
 
-func (h *History) pool(l *poolLife, seq uint64) PastPool {
-	p := PastPool{Decode: l.id, Epoch: l.epoch, Pages: l.pages, PageSize: l.pageSize}
+func (h *History) pool(l *poolLife, seq uint64) kvtransfer.Pages {
+	p := kvtransfer.Pages{Worker: kvtransfer.Peer{Role: kvtransfer.RoleDecode, ID: l.id, Epoch: l.epoch}, PageSize: l.pageSize}
+	p.Counts.Total = l.pages
 	for _, s := range l.spans {
 		if s.reserved > seq {
 			break
@@ -51,37 +33,50 @@ func (h *History) pool(l *poolLife, seq uint64) PastPool {
 		if end := s.over(); end > 0 && end <= seq {
 			continue
 		}
-		state, since := s.at(seq)
-		o := PastOwner{Key: s.key, Tenant: s.tenant, State: state, Prompt: s.prompt, Runs: s.had(seq), Since: h.when(since)}
+		o := kvtransfer.PageOwner{Key: s.key, Tenant: s.tenant, State: s.at(seq), Prompt: s.prompt, Runs: s.had(seq)}
 		if s.ended > 0 && s.ended <= seq {
 			o.Output = s.output
 		}
 		for _, r := range o.Runs {
-			p.Pages = max(p.Pages, int(r.To))
+			p.Counts.Total = max(p.Counts.Total, int(r.To))
+			count(&p.Counts, o.State, int(r.To-r.From))
 		}
-		p.Owners = append(p.Owners, o)
+		p.Add(o)
 	}
+	c := p.Counts
+	p.Counts.Free = c.Total - c.Reserved - c.Filling - c.Owned - c.Zeroing - c.Quarantined
 	return p
 }
 
-// when is the time of a sequence; of one before the first that is kept, the first's.
-func (h *History) when(seq uint64) time.Time { return h.times[max(seq, h.first)-h.first] }
+func count(c *page.Counts, state page.State, n int) {
+	switch state {
+	case page.Reserved:
+		c.Reserved += n
+	case page.Filling:
+		c.Filling += n
+	case page.Owned:
+		c.Owned += n
+	case page.Zeroing:
+		c.Zeroing += n
+	case page.Quarantined:
+		c.Quarantined += n
+	}
+}
 
-// at is the state of the pages after a message, and since which one. The journal tells of the gate's yes and of the pages'
-// ownership with one record.
-func (s *span) at(seq uint64) (page.State, uint64) {
+// at is the state of the pages after a message. The journal tells of the gate's yes and of the pages' ownership with one record.
+func (s *span) at(seq uint64) page.State {
 	done := func(n uint64) bool { return n > 0 && n <= seq }
 	switch {
 	case done(s.ended) && s.quarantined:
-		return page.Quarantined, s.ended
+		return page.Quarantined
 	case done(s.ended):
-		return page.Zeroing, s.ended
+		return page.Zeroing
 	case done(s.owned):
-		return page.Owned, s.owned
+		return page.Owned
 	case done(s.claimed):
-		return page.Filling, s.claimed
+		return page.Filling
 	}
-	return page.Reserved, s.reserved
+	return page.Reserved
 }
 
 // had are the pages that were not zeroed yet.
