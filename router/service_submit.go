@@ -59,7 +59,7 @@ func checkTenant(name string) error {
 func (s *Service) tokens(r openai.Request) ([]int32, error) {
 	switch {
 	case r.Op == openai.OpChat:
-		return s.cfg.Text.Chat(r.Messages, true)
+		return s.cfg.Text.Chat(r.Messages, openai.ChatOptions{GenerationPrompt: true, Thinking: r.Thinking})
 	case r.PromptTokens != nil:
 		return r.PromptTokens, nil
 	}
@@ -94,7 +94,7 @@ func (s *Service) Tokenize(r openai.TokenizeRequest) (openai.Tokenized, error) {
 	var ids []int32
 	if r.Messages != nil {
 		var err error
-		if ids, err = s.cfg.Text.Chat(r.Messages, r.GenerationPrompt); err != nil {
+		if ids, err = s.cfg.Text.Chat(r.Messages, r.Chat); err != nil {
 			return openai.Tokenized{}, err
 		}
 	} else {

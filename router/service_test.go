@@ -34,7 +34,7 @@ func (words) Encode(text string, _ bool) []int32 {
 	return ids
 }
 
-func (w words) Chat(messages []openai.Message, _ bool) ([]int32, error) {
+func (w words) Chat(messages []openai.Message, _ openai.ChatOptions) ([]int32, error) {
 	var ids []int32
 	for _, m := range messages {
 		ids = append(ids, w.Encode(m.Content, false)...)

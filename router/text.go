@@ -13,7 +13,7 @@ type Text interface {
 	// Encode gives the ids of a text; special adds the model's own start and end tokens. Marks that a user typed stay text.
 	Encode(text string, special bool) []int32
 	// Chat gives the ids of a conversation as the model's template renders it; an error is the client's to mend.
-	Chat(messages []openai.Message, generationPrompt bool) ([]int32, error)
+	Chat(messages []openai.Message, o openai.ChatOptions) ([]int32, error)
 	// Decode gives the text of ids, Piece one token's own bytes.
 	Decode(ids []int32) string
 	Piece(id int32) []byte
@@ -63,17 +63,23 @@ func (t sourceText) Encode(text string, special bool) []int32 {
 	return t.src.Tokenizer.Encode(text, model.EncodeOptions{AddSpecial: special})
 }
 
-func (t sourceText) Chat(messages []openai.Message, generationPrompt bool) ([]int32, error) {
+func (t sourceText) Chat(messages []openai.Message, o openai.ChatOptions) ([]int32, error) {
 	if t.src.Template == nil {
 		e := kvtransfer.Errorf(kvtransfer.InvalidRequest, "messages: model %s has no chat template; use /v1/completions", t.src.Name)
 		e.Param = "messages"
+		return nil, e
+	}
+	if o.Thinking != nil && !t.src.Template.Thinks() {
+		const param = "chat_template_kwargs.enable_thinking"
+		e := kvtransfer.Errorf(kvtransfer.InvalidRequest, "%s: the chat template of %s has no such switch", param, t.src.Name)
+		e.Param = param
 		return nil, e
 	}
 	list := make([]model.Message, len(messages))
 	for i, m := range messages {
 		list[i] = model.Message{Role: m.Role, Content: m.Content}
 	}
-	parts, err := t.src.Template.Render(list, generationPrompt)
+	parts, err := t.src.Template.WithThinking(o.Thinking).Render(list, o.GenerationPrompt)
 	if err != nil {
 		e := kvtransfer.Errorf(kvtransfer.InvalidRequest, "messages: %s", fmt.Sprint(err))
 		e.Param = "messages"

@@ -41,11 +41,11 @@ var fake = modeltest.Options{Pages: pages, PageSize: pageSize, Vocab: 50}
 // words stands for a tokenizer: prompts are token ids here.
 type words struct{}
 
-func (words) Encode(string, bool) []int32                  { return []int32{1} }
-func (words) Chat([]openai.Message, bool) ([]int32, error) { return []int32{1}, nil }
-func (words) Decode(ids []int32) string                    { return strings.Repeat("x", len(ids)) }
-func (words) Piece(int32) []byte                           { return []byte("x") }
-func (words) Vocab() int                                   { return fake.Vocab }
+func (words) Encode(string, bool) []int32                                { return []int32{1} }
+func (words) Chat([]openai.Message, openai.ChatOptions) ([]int32, error) { return []int32{1}, nil }
+func (words) Decode(ids []int32) string                                  { return strings.Repeat("x", len(ids)) }
+func (words) Piece(int32) []byte                                         { return []byte("x") }
+func (words) Vocab() int                                                 { return fake.Vocab }
 
 // worker is one life of a decode or a prefill.
 type worker struct {

@@ -181,5 +181,5 @@ func (r *Rig) Quiet(ctx context.Context, reservations uint64) error {
 
 // Tokens are those of a conversation, the mark of the answer included.
 func (r *Rig) Tokens(system, user string) ([]int32, error) {
-	return r.Text.Chat([]openai.Message{{Role: "system", Content: system}, {Role: "user", Content: user}}, true)
+	return r.Text.Chat([]openai.Message{{Role: "system", Content: system}, {Role: "user", Content: user}}, openai.ChatOptions{GenerationPrompt: true})
 }

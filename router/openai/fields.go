@@ -50,6 +50,7 @@ var (
 		"max_completion_tokens": setMaxNew,
 		"logprobs":              setChatLogprobs,
 		"top_logprobs":          setTopLogprobs,
+		"chat_template_kwargs":  setTemplateArgs,
 	}
 	completionOnly = map[string]setter{
 		"prompt":   setPrompt,
@@ -72,7 +73,6 @@ var refused = map[string][]string{
 	"bad_words":                     {"[]"},
 	"best_of":                       {"1"},
 	"chat_template":                 nil,
-	"chat_template_kwargs":          {"{}"},
 	"continue_final_message":        {"false"},
 	"documents":                     {"[]"},
 	"early_stopping":                {"false"},

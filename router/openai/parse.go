@@ -93,7 +93,7 @@ func clip(s string) string {
 
 // ParseTokenize validates the body of tokenize.
 func ParseTokenize(body []byte, rules Rules) (TokenizeRequest, error) {
-	req := TokenizeRequest{AddSpecialTokens: true, GenerationPrompt: true}
+	req := TokenizeRequest{AddSpecialTokens: true, Chat: ChatOptions{GenerationPrompt: true}}
 	members, err := object("body", body)
 	if err != nil {
 		return req, *err
@@ -114,9 +114,11 @@ func ParseTokenize(body []byte, rules Rules) (TokenizeRequest, error) {
 		case "add_special_tokens":
 			req.AddSpecialTokens, err = asBool(m.name, m.raw)
 		case "add_generation_prompt":
-			req.GenerationPrompt, err = asBool(m.name, m.raw)
+			req.Chat.GenerationPrompt, err = asBool(m.name, m.raw)
 		case "return_token_strs":
 			req.ReturnTokenString, err = asBool(m.name, m.raw)
+		case "chat_template_kwargs":
+			err = setTemplateArgs(p, m)
 		default:
 			err = fault(clip(m.name), "unknown field")
 		}
@@ -127,7 +129,7 @@ func ParseTokenize(body []byte, rules Rules) (TokenizeRequest, error) {
 	if p.hasPrompt == p.hasMessages {
 		return req, *fault("prompt", "want one of prompt and messages")
 	}
-	req.Messages = p.req.Messages
+	req.Messages, req.Chat.Thinking = p.req.Messages, p.req.Thinking
 	return req, nil
 }
 

@@ -72,6 +72,8 @@ func TestChatAccepts(t *testing.T) {
 		{chatWith(`"logprobs":true,"top_logprobs":20`), Request{Sampling: with(func(s *kvtransfer.Sampling) { s.Logprobs = 20 })}},
 		{chatWith(`"logprobs":false,"top_logprobs":0`), Request{Sampling: base}},
 		{chatWith(`"stream":true,"stream_options":{"include_usage":true,"include_obfuscation":false}`), Request{Stream: true, IncludeUsage: true, Sampling: base}},
+		{chatWith(`"chat_template_kwargs":{}`), Request{Sampling: base}},
+		{chatWith(`"chat_template_kwargs":{"enable_thinking":false}`), Request{Thinking: new(bool), Sampling: base}},
 		{chatWith(`"n":1,"tools":[],"tool_choice":"none","response_format":{"type": "text"},"modalities":["text"]`), Request{Sampling: base}},
 		{chatWith(`"user":"u","metadata":{"a":"b"},"store":false,"service_tier":"auto","parallel_tool_calls":true`), Request{Sampling: base}},
 	} {
@@ -182,6 +184,9 @@ func TestChatRefuses(t *testing.T) {
 		{chatWith(`"stream":true,"stream_options":{"x":1}`), invalid, "stream_options.x"},
 		{chatWith(`"stream":true,"stream_options":{"continuous_usage_stats":true}`), unsupported, "stream_options.continuous_usage_stats"},
 		{chatWith(`"n":2`), unsupported, "n"},
+		{chatWith(`"chat_template_kwargs":{"tools":[]}`), unsupported, "chat_template_kwargs.tools"},
+		{chatWith(`"chat_template_kwargs":{"enable_thinking":1}`), invalid, "chat_template_kwargs.enable_thinking"},
+		{chatWith(`"chat_template_kwargs":true`), invalid, "chat_template_kwargs"},
 		{chatWith(`"tools":[{"type":"function"}]`), unsupported, "tools"},
 		{chatWith(`"tool_choice":"required"`), unsupported, "tool_choice"},
 		{chatWith(`"response_format":{"type":"json_object"}`), unsupported, "response_format"},
@@ -297,7 +302,7 @@ func TestTokenizeBodies(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	got, err = ParseTokenize([]byte(chatWith("")), testRules)
-	if err != nil || len(got.Messages) != 1 || !got.GenerationPrompt {
+	if err != nil || len(got.Messages) != 1 || !got.Chat.GenerationPrompt {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, body := range []string{`{}`, chatWith(`"prompt":"x"`), `{"prompt":7}`, `{"prompt":"x","y":1}`, `{"prompt":"x","add_special_tokens":"no"}`} {

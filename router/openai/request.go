@@ -51,16 +51,23 @@ type Request struct {
 	Sampling     kvtransfer.Sampling
 	SeedSet      bool // Sampling.Seed is the client's
 	Stream       bool
-	IncludeUsage bool // a last chunk with usage
+	IncludeUsage bool  // a last chunk with usage
+	Thinking     *bool // of ChatOptions
+}
+
+// ChatOptions is how messages become a prompt.
+type ChatOptions struct {
+	GenerationPrompt bool  // the prompt ends where the answer begins
+	Thinking         *bool // the template's switch for thinking before the answer; nil = what the template does by itself
 }
 
 // TokenizeRequest is a validated body of tokenize: a prompt, or messages as a chat would render them.
 type TokenizeRequest struct {
 	Prompt            string
 	Messages          []Message
-	AddSpecialTokens  bool // default true
-	GenerationPrompt  bool // with messages; default true
-	ReturnTokenString bool // adds token_strs to the answer
+	AddSpecialTokens  bool        // default true
+	Chat              ChatOptions // with messages; its GenerationPrompt is true by default
+	ReturnTokenString bool        // adds token_strs to the answer
 }
 
 // fault makes the 400 of a field.

@@ -137,6 +137,32 @@ func setStream(p *parser, m member) (err *kvtransfer.Error) {
 	return err
 }
 
+// setTemplateArgs reads what a client sets of a chat template: the switch for thinking, and nothing else.
+func setTemplateArgs(p *parser, m member) *kvtransfer.Error {
+	if kindOf(m.raw) != "an object" {
+		return fault(m.name, "want an object, got %s", kindOf(m.raw))
+	}
+	members, err := object(m.name, m.raw)
+	if err != nil {
+		return err
+	}
+	for _, o := range members {
+		param := m.name + "." + clip(o.name)
+		if o.name != "enable_thinking" {
+			return unsupported(param, "not supported, and it would change the answer")
+		}
+		if o.isNull() {
+			continue
+		}
+		on, err := asBool(param, o.raw)
+		if err != nil {
+			return err
+		}
+		p.req.Thinking = &on
+	}
+	return nil
+}
+
 func setStreamOptions(p *parser, m member) *kvtransfer.Error {
 	if kindOf(m.raw) != "an object" {
 		return fault(m.name, "want an object, got %s", kindOf(m.raw))
