@@ -172,12 +172,13 @@ func (b *busMover) move(ctx context.Context) error {
 	var senders sync.WaitGroup
 	for range b.senders {
 		senders.Go(func() {
+			var scratch []byte
 			for {
 				i := int(next.Add(1) - 1)
 				if i >= b.frames {
 					return
 				}
-				if err := b.publish(ctx, round, i, &tags[i]); err != nil {
+				if err := b.publish(ctx, round, i, &scratch, &tags[i]); err != nil {
 					failed <- err
 					return
 				}
@@ -210,14 +211,16 @@ func (b *busMover) await(ctx context.Context, failed <-chan error) error {
 }
 
 // publish seals a frame and stores it, again and again while the stream is full.
-func (b *busMover) publish(ctx context.Context, round uint32, i int, tag *[16]byte) error {
+func (b *busMover) publish(ctx context.Context, round uint32, i int, scratch *[]byte, tag *[16]byte) error {
 	h := b.header(i)
-	body := append(make([]byte, 0, len(b.from)), b.from...) // rows as read out of the pages
+	start := wire.StartFrame((*scratch)[:0], h)
+	data := append(start, b.from...) // rows as read out of the pages
 	if b.sealed {
-		body = seal.SealFrame(b.key, b.hash, h, body)
-		*tag = seal.Tag(body)
+		data = seal.SealFrameIn(b.key, b.hash, h, data, len(start))
+		*tag = seal.Tag(data)
 	}
-	m := bus.Enqueue{Subject: b.names.KV(moverID, b.epoch, fmt.Sprintf("x-%d", round)), Data: wire.EncodeFrame(kvtransfer.Frame{Header: h, Sealed: body}),
+	*scratch = data // the bus copies it
+	m := bus.Enqueue{Subject: b.names.KV(moverID, b.epoch, fmt.Sprintf("x-%d", round)), Data: data,
 		ID: fmt.Sprintf("%t.%d.%d", b.sealed, round, i), Expect: b.names.KVStream(moverID, b.epoch)}
 	for {
 		_, err := b.send.Enqueue(ctx, m)
@@ -234,9 +237,9 @@ func (b *busMover) publish(ctx context.Context, round uint32, i int, tag *[16]by
 
 // copy opens frames, copies them and acknowledges, until close.
 func (b *busMover) copy() {
-	pages := make([]byte, len(b.from))
+	pages, scratch := make([]byte, len(b.from)), make([]byte, len(b.from))
 	for d := range b.come {
-		err := b.take(d, pages)
+		err := b.take(d, pages, scratch)
 		if b.first(d.Sequence) {
 			b.done <- err
 		}
@@ -251,14 +254,14 @@ func (b *busMover) first(sequence uint64) bool {
 	return first
 }
 
-func (b *busMover) take(d bus.Delivery, pages []byte) error {
+func (b *busMover) take(d bus.Delivery, pages, scratch []byte) error {
 	f, err := wire.DecodeFrame(d.Data)
 	if err != nil {
 		return errors.Join(err, d.Term())
 	}
 	plain := f.Sealed
 	if b.sealed {
-		if plain, err = seal.OpenFrame(b.key, b.hash, f.Header, f.Sealed, nil); err != nil {
+		if plain, err = seal.OpenFrame(b.key, b.hash, f.Header, f.Sealed, scratch); err != nil {
 			return errors.Join(err, d.Term())
 		}
 	}

@@ -69,7 +69,7 @@ type Consumer struct {
 type Enqueue struct {
 	Subject string
 	ID      string // Nats-Msg-Id, "" for none
-	Data    []byte
+	Data    []byte // copied: the caller's again when Enqueue returns
 	Header  map[string][]string
 	Expect  string // stream name that must take it, "" for any
 }

@@ -20,12 +20,13 @@ import (
 
 // life is one epoch: goroutines turn the bus and the engine into events of one loop, and perform its effects.
 type life struct {
-	s      *Service
-	cfg    Config
-	peer   kvtransfer.Peer
-	start  time.Time
-	loop   *Loop // run's alone
-	events chan input
+	s       *Service
+	cfg     Config
+	peer    kvtransfer.Peer
+	start   time.Time
+	loop    *Loop // run's alone
+	events  chan input
+	scratch sync.Pool // *[]byte: frames are opened here before they are copied
 
 	// run's alone.
 	deliveries map[uint64]bus.Delivery // not answered

@@ -159,13 +159,19 @@ func (l *life) purge(k kvtransfer.Key) {
 
 // openFrame opens a frame in scratch: nothing else changes when it does not open.
 func (l *life) openFrame(e OpenFrame) {
-	l.post(OpenSealed(e))
+	scratch, _ := l.scratch.Get().(*[]byte)
+	if scratch == nil {
+		scratch = new([]byte)
+	}
+	l.post(openSealed(e, *scratch))
 }
 
 func (l *life) copyFrame(e CopyFrame) {
 	h := e.Header
 	r := model.Range{LayerFrom: h.LayerFrom, LayerTo: h.LayerTo, RowFrom: h.RowFrom, RowTo: h.RowTo}
-	l.post(FrameCopied{Delivery: e.Delivery, Header: h, Grant: e.Grant, Err: device(l.cfg.Engine.Write(e.Grant, r, e.Plain))})
+	err := device(l.cfg.Engine.Write(e.Grant, r, e.Plain))
+	l.scratch.Put(&e.Plain) // nothing else has it
+	l.post(FrameCopied{Delivery: e.Delivery, Header: h, Grant: e.Grant, Err: err})
 }
 
 // step runs one batch. A sequence's picker is made at its first step, which is its witness.

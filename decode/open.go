@@ -26,9 +26,12 @@ func SplitHidden(h kvtransfer.FrameHeader, plain []byte) (kvtransfer.Opening, []
 }
 
 // OpenSealed does what OpenFrame asks for, in scratch.
-func OpenSealed(e OpenFrame) FrameOpened {
+func OpenSealed(e OpenFrame) FrameOpened { return openSealed(e, nil) }
+
+// openSealed opens into scratch's memory, which grows if needed; Plain lies there then.
+func openSealed(e OpenFrame, scratch []byte) FrameOpened {
 	ev := FrameOpened{Delivery: e.Delivery, Header: e.Header, Tag: e.Tag, Hash: e.Hash}
-	if plain, err := seal.OpenFrame(e.FrameKey, e.Hash, e.Header, e.Sealed, nil); err == nil {
+	if plain, err := seal.OpenFrame(e.FrameKey, e.Hash, e.Header, e.Sealed, scratch); err == nil {
 		ev.Opening, ev.Plain = SplitHidden(e.Header, plain)
 	}
 	return ev

@@ -78,7 +78,15 @@ func open[T any](v seal.Verifier, data []byte, kind kvtransfer.Kind) (wire.Envel
 // SealFrame does what SealAndSend asks for, after the rows were read: plain is their bytes as the engine gives them. It returns
 // the stored bytes and the tag to report. The same arguments give the same bytes.
 func SealFrame(fx SealAndSend, plain []byte) (data []byte, tag [16]byte) {
-	plain = appendHidden(plain, fx.Hidden)
-	sealed := seal.SealFrame(fx.Key, fx.Hash, fx.Header, plain)
-	return wire.EncodeFrame(kvtransfer.Frame{Header: fx.Header, Sealed: sealed}), seal.Tag(sealed)
+	start := wire.StartFrame(make([]byte, 0, len(plain)+4*len(fx.Hidden)+frameRoom), fx.Header)
+	return sealFrameIn(fx, append(start, plain...), len(start))
+}
+
+// frameRoom is more than what a message holds beside rows and hidden vector: the header and the tag.
+const frameRoom = 256
+
+// sealFrameIn is SealFrame where the rows lie: behind the first at bytes of the message, which are wire.StartFrame's.
+func sealFrameIn(fx SealAndSend, message []byte, at int) (data []byte, tag [16]byte) {
+	message = seal.SealFrameIn(fx.Key, fx.Hash, fx.Header, appendHidden(message, fx.Hidden), at)
+	return message, seal.Tag(message)
 }

@@ -68,6 +68,7 @@ type Snapshot struct {
 type Service struct {
 	cfg     Config
 	peer    kvtransfer.Peer
+	scratch sync.Pool // *[]byte: frames are read, sealed and sent from the same memory
 	signer  seal.Signer
 	journal *journal.Writer
 	loop    *Loop // run's alone

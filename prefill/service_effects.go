@@ -106,14 +106,21 @@ func (s *Service) compute(fx Compute) {
 // sendFrame reads a frame's rows, seals and stores them.
 func (s *Service) sendFrame(fx SealAndSend) {
 	h := fx.Header
-	plain, err := s.cfg.Engine.Read(fx.View, model.Range{LayerFrom: h.LayerFrom, LayerTo: h.LayerTo, RowFrom: h.RowFrom, RowTo: h.RowTo}, nil)
+	scratch, _ := s.scratch.Get().(*[]byte)
+	if scratch == nil {
+		scratch = new([]byte)
+	}
+	start := wire.StartFrame((*scratch)[:0], h)
+	data, err := s.cfg.Engine.Read(fx.View, model.Range{LayerFrom: h.LayerFrom, LayerTo: h.LayerTo, RowFrom: h.RowFrom, RowTo: h.RowTo}, start)
 	if err != nil {
 		s.post(FrameFailed{Frame: fx.Frame, Error: kvtransfer.Errorf(kvtransfer.DeviceFailed, "prefill: read frame %d: %v", h.Index, err)})
 		return
 	}
-	data, tag := SealFrame(fx, plain)
+	data, tag := sealFrameIn(fx, data, len(start))
 	s.post(FrameSealed{Frame: fx.Frame})
 	err = s.store(s.toKV(fx.To, h.Key, fx.MsgID, data))
+	*scratch = data // the bus has copied it
+	s.scratch.Put(scratch)
 	switch {
 	case err == nil:
 		s.post(FrameStored{Frame: fx.Frame, Tag: tag})

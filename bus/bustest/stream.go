@@ -143,7 +143,7 @@ func (s *stream) remove() {
 
 // Enqueue implements bus.Bus.
 func (c *Conn) Enqueue(ctx context.Context, e bus.Enqueue) (uint64, error) {
-	m := bus.Msg{Subject: e.Subject, Header: e.Header, Data: e.Data}
+	m := bus.Msg{Subject: e.Subject, Header: e.Header, Data: slices.Clone(e.Data)}
 	if err := bus.CheckSubject(e.Subject); err != nil {
 		return 0, err
 	}

@@ -34,6 +34,7 @@ func Cases() []Case {
 		{"a drained subscription is gone", coreDrain},
 		{"enqueue and its failures", enqueueFailures},
 		{"message ids", messageIDs},
+		{"enqueued bytes are copied", enqueueCopies},
 		{"order per subject", streamOrder},
 		{"redelivery after AckWait", redelivery},
 		{"MaxDeliver 1", deliverOnce},

@@ -1,6 +1,7 @@
 package bustest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -59,6 +60,28 @@ func messageIDs(t *testing.T, b bus.Bus) {
 	ok(t, "purge", b.Streams().Purge(ctx, names.JobsStream(), job(1)))
 	_, err = put("two", "x")
 	is(t, "an id after purge", err, bus.ErrDuplicate)
+}
+
+// enqueueCopies: what was enqueued is the caller's again, who writes the next message there.
+func enqueueCopies(t *testing.T, b bus.Bus) {
+	ctx := shared(t, b)
+	data := make([]byte, 300<<10) // more than a connection's buffer
+	for i := range 3 {
+		for k := range data {
+			data[k] = byte('a' + i)
+		}
+		_, err := b.Enqueue(ctx, bus.Enqueue{Subject: job(1), Data: data})
+		ok(t, "enqueue", err)
+	}
+	clear(data)
+	got, _ := collect(t, b, jobs())
+	for i := range 3 {
+		d := get(t, "delivery", got)
+		if want := bytes.Repeat([]byte{byte('a' + i)}, len(data)); !bytes.Equal(d.Data, want) {
+			t.Fatalf("message %d has changed after it was enqueued: begins with %q", i, d.Data[:min(8, len(d.Data))])
+		}
+		ok(t, "ack", d.Ack())
+	}
 }
 
 func streamOrder(t *testing.T, b bus.Bus) {

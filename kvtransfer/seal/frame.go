@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"quire/kvtransfer"
 	"quire/kvtransfer/wire"
@@ -16,6 +17,13 @@ import (
 func SealFrame(key, reservationHash [32]byte, h kvtransfer.FrameHeader, plain []byte) []byte {
 	dst := make([]byte, 0, len(plain)+wire.TagSize)
 	return newGCM(key).Seal(dst, nonce(h.Index), plain, frameData(reservationHash, h))
+}
+
+// SealFrameIn is SealFrame where the bytes lie: message[at:] is sealed and the tag appended.
+func SealFrameIn(key, reservationHash [32]byte, h kvtransfer.FrameHeader, message []byte, at int) []byte {
+	message = slices.Grow(message, wire.TagSize)
+	sealed := newGCM(key).Seal(message[at:at], nonce(h.Index), message[at:], frameData(reservationHash, h))
+	return message[:at+len(sealed)]
 }
 
 // OpenFrame decrypts into dst's memory, which must not overlap sealed, and grows it if needed. On an error dst's memory holds

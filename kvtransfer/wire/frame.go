@@ -13,6 +13,13 @@ func EncodeFrame(f kvtransfer.Frame) []byte {
 	return join(head, f.Sealed)
 }
 
+// StartFrame appends the beginning of an encoded frame to dst, u32 header length | header: for a frame whose bytes are put and
+// sealed where they will be sent from.
+func StartFrame(dst []byte, h kvtransfer.FrameHeader) []byte {
+	head, _ := write("frame", func(c *codec) { frameHeader(c, &h) })
+	return append(binary.LittleEndian.AppendUint32(dst, uint32(len(head))), head...)
+}
+
 // DecodeFrame splits a frame. Sealed shares b's memory and has at least a tag's length.
 func DecodeFrame(b []byte) (kvtransfer.Frame, error) {
 	var f kvtransfer.Frame
