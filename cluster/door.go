@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -31,9 +32,11 @@ func (c *Cluster) startRouter(ctx context.Context, f front) (*router.Service, er
 	text, served := router.FromSource(f.src)
 	d := c.o.Door
 	log := c.who("router", f.id)
-	record, err := c.startTape(ctx, f)
-	if err != nil {
+	var record func(tape.Take)
+	if t, err := c.startTape(ctx, f.bus, log); err != nil {
 		return nil, err
+	} else if t != nil {
+		record = t.Put
 	}
 	r, err := router.Start(ctx, router.Config{ID: f.id, Served: served, Text: text, Bus: f.bus, Names: c.o.names(), Keys: f.ring, Log: log, Version: c.o.Version,
 		Taped: d.Tape, Tape: record,
@@ -50,19 +53,18 @@ func (c *Cluster) startRouter(ctx context.Context, f front) (*router.Service, er
 }
 
 // startTape records what the named tenants ask and get, and says so; nil when nobody is named.
-func (c *Cluster) startTape(ctx context.Context, f front) (func(tape.Take), error) {
+func (c *Cluster) startTape(ctx context.Context, b *jet.Conn, log *slog.Logger) (*tape.Recorder, error) {
 	tenants := c.o.Door.Tape
 	if len(tenants) == 0 {
 		return nil, nil
 	}
-	log := c.who("router", f.id)
-	r, err := tape.Start(ctx, f.bus, c.o.names(), log)
+	r, err := tape.Start(ctx, b, c.o.names(), log)
 	if err != nil {
 		return nil, err
 	}
 	c.add("tape", func(context.Context) error { r.Close(); return nil })
-	log.Warn("the tape records prompts and answers; quire tape erase --tenant destroys a tenant's key", "tenants", strings.Join(tenants, ","))
-	return r.Put, nil
+	log.Warn("the tape records content: prompts, answers and KV pages; quire tape erase --tenant destroys a tenant's key", "tenants", strings.Join(tenants, ","))
+	return r, nil
 }
 
 func (c *Cluster) openDoors(ctx context.Context, f front, r *router.Service) error {

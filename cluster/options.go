@@ -88,7 +88,7 @@ type DoorOptions struct {
 	Deadline         time.Duration // of a request that names none
 	MixedCompute     bool
 	Accounts         bool     // the bus has an account for each tenant, whose name the server fills into its subjects
-	Tape             []string // tenants whose prompts and answers are recorded on the tape
+	Tape             []string // tenants whose content is recorded: by a router prompts and answers, by a decode what came in their hand-offs
 	Insecure         bool     // allow other machines in without keys or credentials
 }
 

@@ -6,12 +6,13 @@ import (
 	"log/slog"
 	"time"
 
-	"quire/bus"
+	"quire/bus/jet"
 	"quire/decode"
 	"quire/keys"
 	"quire/kvtransfer"
 	"quire/model"
 	"quire/prefill"
+	"quire/tape"
 )
 
 // worker is what prefill and decode services are made of.
@@ -21,7 +22,7 @@ type worker struct {
 	pages  int
 	engine model.Engine
 	pool   uint64
-	bus    bus.Bus
+	bus    *jet.Conn
 	ring   *keys.Ring
 	log    *slog.Logger
 }
@@ -63,9 +64,16 @@ func (c *Cluster) startWorker(ctx context.Context, l *loaded, w worker) error {
 		c.run(name, s, 200*time.Millisecond)
 		return nil
 	}
+	var record func(tape.Part)
+	if t, err := c.startTape(ctx, w.bus, w.log); err != nil {
+		return err
+	} else if t != nil {
+		record = t.PutPart
+	}
 	s, err := decode.Start(ctx, decode.Config{ID: w.id, Model: model, ModelSlug: slug, Pool: w.pool, MaxOpen: c.o.Pool.Running,
 		MaxModelLen: c.o.Model.MaxLen, Lease: kvtransfer.Tick(c.o.Pool.Lease.Microseconds()), Bus: w.bus, Names: c.o.names(), Keys: w.ring,
-		Engine: w.engine, Tokenizer: l.src.Tokenizer, Log: w.log, Version: c.o.Version, JournalOptional: c.o.Bus.JournalOpen})
+		Engine: w.engine, Tokenizer: l.src.Tokenizer, Log: w.log, Version: c.o.Version, JournalOptional: c.o.Bus.JournalOpen,
+		Taped: c.o.Door.Tape, Tape: record})
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,11 @@ type handoff struct {
 	seq     uint64   // attempts are numbered as they come
 	counted standing // what the table counts of it
 
+	// For the tape.
+	taped   uint32 // parts handed on
+	judged  bool   // verdict is set
+	verdict kvtransfer.Verdict
+
 	replies   []kvtransfer.ReplyBody // by number; kept until the end is acknowledged
 	told      bool                   // reply 0 has been made
 	keepUntil kvtransfer.Tick        // when it is over: forget it then
@@ -99,6 +104,7 @@ func (l *Loop) ended(h *handoff) {
 	l.tellPrefill(h)
 	l.tellEnd(h)
 	l.do(Journal{Fact: l.fact(h, FactFinished)})
+	l.tapeEnd(h)
 	l.do(Forget{Key: k})
 	if h.in.Prefill != (kvtransfer.Peer{}) {
 		l.do(PurgeKV{Key: k})

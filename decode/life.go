@@ -35,7 +35,8 @@ type life struct {
 	full       bool                    // the journal's buffer, as the loop knows it
 
 	pickers map[kvtransfer.Key]*model.Picker // the step goroutine's alone, but for forgets
-	mu      sync.Mutex                       // guards pickers and subs
+	traces  map[kvtransfer.Key]*trace        // of taped attempts
+	mu      sync.Mutex                       // guards pickers, traces and subs
 
 	acks, outbox, control, frames, steps, witnesses, zeros queue
 
@@ -66,7 +67,7 @@ func startLife(ctx context.Context, s *Service) (*life, error) {
 	l := &life{
 		s: s, cfg: s.cfg, peer: kvtransfer.Peer{Role: kvtransfer.RoleDecode, ID: s.cfg.ID}, start: time.Now(),
 		events: make(chan input, queuedEvents), deliveries: map[uint64]bus.Delivery{}, asks: map[uint64]string{},
-		pickers: map[kvtransfer.Key]*model.Picker{}, kick: make(chan struct{}, 1), drained: make(chan struct{}),
+		pickers: map[kvtransfer.Key]*model.Picker{}, traces: map[kvtransfer.Key]*trace{}, kick: make(chan struct{}, 1), drained: make(chan struct{}),
 	}
 	err := l.retry(ctx, "epoch", func() (err error) {
 		l.peer.Epoch, err = s.cfg.Bus.Streams().NextEpoch(ctx, string(kvtransfer.RoleDecode), s.cfg.ID)
@@ -79,7 +80,7 @@ func startLife(ctx context.Context, s *Service) (*life, error) {
 	l.loop = New(LoopConfig{
 		Self: l.peer, Model: s.cfg.Model, ModelSlug: s.cfg.ModelSlug, Info: s.cfg.Engine.Info(), Pool: s.cfg.Pool,
 		Lease: s.cfg.Lease, MaxOpen: s.cfg.MaxOpen, MaxBatch: s.cfg.MaxBatch, MaxModelLen: s.cfg.MaxModelLen,
-		JournalOptional: s.cfg.JournalOptional, Entropy: entropy,
+		JournalOptional: s.cfg.JournalOptional, Entropy: entropy, Taped: s.taped(),
 		PromptDigest: func(tenant string, tokens []int32) [32]byte { return seal.PromptDigest(promptKey, tenant, tokens) },
 	})
 	l.ctx, l.cancel = context.WithCancelCause(s.ctx)

@@ -35,6 +35,8 @@ func (l *life) perform(e Effect) {
 		l.frames.push(func() { l.copyFrame(e) })
 	case Journal:
 		l.record(e)
+	case Tape:
+		l.tape(e)
 	case Witness:
 		l.witnesses.push(func() {
 			row, err := l.cfg.Engine.WitnessRows(e.View, e.Tokens, e.From)
@@ -208,6 +210,7 @@ func (l *life) picker(w SeqWork) *model.Picker {
 		return l.newPicker(Picking{}) // forgotten while the step waited: its result is dropped
 	}
 	p := l.newPicker(*w.Start)
+	l.watch(w.Key, p)
 	l.pickers[w.Key] = p
 	return p
 }

@@ -61,7 +61,7 @@ func (l *life) started() journal.Record {
 	beat := l.loop.heartbeat()
 	return journal.Record{At: l.now(), Facts: journal.Started{
 		Version: l.cfg.Version, Model: l.cfg.Model, PageSize: info.PageSize, Pages: info.Pages, Layers: info.Layers,
-		MaxModelLen: beat.MaxModelLen, Slots: beat.Slots, LeaseMicros: int64(l.cfg.Lease), Open: l.cfg.JournalOptional,
+		MaxModelLen: beat.MaxModelLen, Slots: beat.Slots, LeaseMicros: int64(l.cfg.Lease), Open: l.cfg.JournalOptional, Taped: len(l.cfg.Taped),
 		Weights: info.Fingerprints.Model, Layout: info.Fingerprints.Layout, Compute: info.Fingerprints.Compute,
 	}}
 }

@@ -28,6 +28,9 @@ type LoopConfig struct {
 	// JournalOptional lets requests run when the journal cannot acknowledge a verdict; Counters.Unjournaled counts them.
 	JournalOptional bool
 
+	// Taped are the tenants of whose hand-offs everything is handed on to be recorded, content included.
+	Taped map[string]bool
+
 	Entropy      func(n int) []byte                                 // n random bytes
 	KeyPair      func(seed [32]byte) seal.KeyPair                   // of a reservation; seal.NewKeyPair when nil
 	PromptDigest func(tenant string, tokens []int32) (sum [32]byte) // the cluster's keyed digest

@@ -138,7 +138,7 @@ func (l *Loop) onClaim(e ClaimCame) {
 		l.refuseClaim(e, kvtransfer.Errorf(kvtransfer.NotFound, "decode: claim: attempt %s is not known", k))
 		return
 	}
-	bound := h.in.State != kvtransfer.InReserved
+	bound, lease := h.in.State != kvtransfer.InReserved, h.in.Lease
 	if !bound {
 		// Before the machine binds it: a key that gives no secret binds nothing.
 		key, err := seal.PairFrameKey(h.pair, e.M.ClaimKey, h.in.Hash, e.M.Claim)
@@ -159,6 +159,7 @@ func (l *Loop) onClaim(e ClaimCame) {
 			return
 		}
 		l.do(Journal{Fact: l.fact(h, FactClaimed)})
+		l.tapeHead(h, e.M, lease)
 	}
 	l.do(Ack{Delivery: e.Delivery})
 	l.do(Control{To: e.From, Key: k, Kind: kvtransfer.KindClaimed, M: kvtransfer.Claimed{

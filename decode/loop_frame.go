@@ -13,6 +13,7 @@ func (l *Loop) onFrame(e FrameCame) {
 	}
 	switch answer {
 	case kvtransfer.FrameOpen:
+		l.tape(h, Tape{Frame: &kvtransfer.Frame{Header: e.Header, Sealed: e.Sealed}})
 		l.do(OpenFrame{
 			Delivery: e.Delivery, Header: e.Header, Tag: e.Tag, Sealed: e.Sealed, FrameKey: h.frameKey, Hash: h.in.Hash,
 		})
@@ -115,6 +116,9 @@ func (l *Loop) onManifest(e ManifestCame) {
 		return
 	}
 	answer, v := h.in.Manifest(e.From, e.M, l.judgement(h), l.now)
+	if answer == kvtransfer.ManifestTaken || answer == kvtransfer.ManifestCorrupt {
+		l.tape(h, Tape{Manifest: &e.M, From: e.From})
+	}
 	if h.in.Stated != nil && h.statedAt == 0 {
 		h.statedAt = l.now
 	}
@@ -150,6 +154,7 @@ func (l *Loop) judge(h *handoff) {
 		return
 	}
 	v := h.in.Gate(l.judgement(h), l.now)
+	h.judged, h.verdict = true, v
 	if !v.OK {
 		l.refused(h, v)
 		return
@@ -161,6 +166,7 @@ func (l *Loop) judge(h *handoff) {
 
 // refused records a verdict of no, or the failure that made one needless, and ends the attempt, whose machine is over.
 func (l *Loop) refused(h *handoff, v kvtransfer.Verdict) {
+	h.judged, h.verdict = true, v
 	f := l.fact(h, FactVerdict)
 	f.Check, f.Error = v.Check, v.Error
 	l.do(Journal{Fact: f})

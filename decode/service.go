@@ -14,6 +14,7 @@ import (
 	"quire/kvtransfer"
 	"quire/kvtransfer/seal"
 	"quire/model"
+	"quire/tape"
 )
 
 // Keys is what the service needs of the keys directory.
@@ -36,6 +37,10 @@ type Config struct {
 	JournalOptional bool            // decode without a journal; a counter says so
 	JournalBuffer   int             // facts that may wait; 0 = 1024
 	Version         string          // of the build, for the journal
+	// Taped are the tenants whose hand-offs are recorded, content included; Tape takes the parts and does not wait. Both or none
+	// are set.
+	Taped []string
+	Tape  func(tape.Part)
 
 	Bus       bus.Bus
 	Names     bus.Names
@@ -138,6 +143,14 @@ func (s *Service) supervise() {
 		}
 		s.life.Store(next)
 	}
+}
+
+func (s *Service) taped() map[string]bool {
+	out := map[string]bool{}
+	for _, tenant := range s.cfg.Taped {
+		out[tenant] = s.cfg.Tape != nil
+	}
+	return out
 }
 
 // Stats tells about the worker as of the last heartbeat.

@@ -25,6 +25,7 @@ type Picker struct {
 	scratch []float32
 	order   []entry
 	weights []float64 // by id, relative to the largest
+	observe func(index int, logits []float32, id int32)
 }
 
 // NewPicker prepares for the token after prompt and output. output are tokens of this answer that an earlier attempt chose:
@@ -51,6 +52,10 @@ func NewPicker(s kvtransfer.Sampling, tok *Tokenizer, prompt, output []int32) *P
 
 func (p *Picker) repeats() bool { return p.s.RepetitionPenalty != 0 && p.s.RepetitionPenalty != 1 }
 
+// Observe has fn called with every token that is chosen: its index among the output tokens, and the logits as the model gave
+// them, [Vocab], which fn neither keeps nor changes.
+func (p *Picker) Observe(fn func(index int, logits []float32, id int32)) { p.observe = fn }
+
 // Index is how many output tokens have been chosen.
 func (p *Picker) Index() int { return p.index }
 
@@ -59,6 +64,9 @@ func (p *Picker) Index() int { return p.index }
 // and held is text that was held back until now. The text of a stop string is never given out.
 func (p *Picker) Pick(logits []float32) (tok kvtransfer.Token, finish kvtransfer.Finish, stop string, held []byte) {
 	tok.ID = p.choose(p.adjust(logits))
+	if p.observe != nil {
+		p.observe(p.index, logits, tok.ID)
+	}
 	if p.s.Logprobs >= 0 {
 		tok.Logprob, tok.Top = logprobs(logits, tok.ID, p.s.Logprobs)
 	}

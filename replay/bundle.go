@@ -15,19 +15,26 @@ import (
 	"os"
 	"time"
 
+	"quire/bus"
 	"quire/journal"
 )
 
 // A bundle is a journal as one file: gzip over lines of JSON. The first line says what it is, then comes one line for each
-// message of the stream, then one that counts them and has the SHA-256 of all lines before it.
+// message of the stream, then, in version 2, one for each message of the tape, sealed as it is, then one that counts them and has
+// the SHA-256 of all lines before it. A bundle without a tape is written as version 1.
 const (
 	bundleFormat  = "quire journal bundle"
-	bundleVersion = 1
-
-	maxLine    = 2*journal.MaxRecord + 4096 // bytes
-	maxRecords = 1 << 28
-	maxText    = 256 << 30 // bytes of all lines
+	bundleVersion = 2
 )
+
+// bundleLimits bound what a bundle can make of its reader.
+type bundleLimits struct {
+	line     int    // bytes
+	text     int64  // bytes of all lines
+	messages uint64 // of journal and tape
+}
+
+var defaultLimits = bundleLimits{line: 2*journal.MaxRecord + 4096, text: 256 << 30, messages: 1 << 28}
 
 // Errors of bundles, for errors.Is.
 var (
@@ -48,6 +55,7 @@ type bundleLine struct {
 	Signature string          `json:"sig,omitempty"`
 	Data      json.RawMessage `json:"data,omitempty"` // one record, byte for byte
 	Text      []byte          `json:"text,omitempty"` // base64, where it is more than one, or none
+	Tape      bool            `json:"tape,omitempty"` // a message of the tape
 }
 
 type bundleTail struct {
@@ -55,6 +63,7 @@ type bundleTail struct {
 	First    uint64 `json:"first"`
 	Last     uint64 `json:"last"`
 	Messages uint64 `json:"messages"`
+	Taped    uint64 `json:"taped,omitempty"` // messages of the tape
 	Sum      string `json:"sha256"`
 }
 
@@ -73,11 +82,18 @@ func IsBundle(path string) bool {
 	return err == nil && magic == [2]byte{0x1f, 0x8b}
 }
 
-// Export writes every message of a source into a new file, and gives how many.
-func Export(ctx context.Context, src Source, path string) (n uint64, err error) {
+// Exported is how many messages a bundle got.
+type Exported struct {
+	Messages uint64 `json:"messages"`
+	Taped    uint64 `json:"taped"`
+}
+
+// Export writes every message of a journal, and of a tape unless it is nil, into a new file. What of the tape cannot be opened
+// where it is cannot be opened in the bundle either.
+func Export(ctx context.Context, src, taped Source, path string) (n Exported, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, fmt.Errorf("replay: export: %w", err)
+		return n, fmt.Errorf("replay: export: %w", err)
 	}
 	defer func() {
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -88,11 +104,15 @@ func Export(ctx context.Context, src Source, path string) (n uint64, err error) 
 	sum := sha256.New()
 	w := json.NewEncoder(io.MultiWriter(z, sum))
 	w.SetEscapeHTML(false)
-	if err := w.Encode(bundleHead{bundleFormat, bundleVersion, streamName(src)}); err != nil {
-		return 0, err
+	head := bundleHead{bundleFormat, bundleVersion, streamName(src)}
+	if taped == nil {
+		head.Version = 1
+	}
+	if err := w.Encode(head); err != nil {
+		return n, err
 	}
 	ext, err := src.Items(ctx, func(it Item) error {
-		n++
+		n.Messages++
 		line := bundleLine{Sequence: it.Sequence, Time: it.Time, Subject: it.Subject, Signature: hex.EncodeToString(it.Signature)}
 		if compact(it.Data) {
 			line.Data = it.Data
@@ -104,7 +124,15 @@ func Export(ctx context.Context, src Source, path string) (n uint64, err error) 
 	if err != nil {
 		return n, err
 	}
-	tail := bundleTail{End: true, First: ext.First, Last: ext.Last, Messages: n, Sum: hex.EncodeToString(sum.Sum(nil))}
+	if taped != nil {
+		if _, err := taped.Items(ctx, func(it Item) error {
+			n.Taped++
+			return w.Encode(bundleLine{Sequence: it.Sequence, Time: it.Time, Subject: it.Subject, Text: it.Data, Tape: true})
+		}); err != nil {
+			return n, err
+		}
+	}
+	tail := bundleTail{End: true, First: ext.First, Last: ext.Last, Messages: n.Messages, Taped: n.Taped, Sum: hex.EncodeToString(sum.Sum(nil))}
 	if err := json.NewEncoder(z).Encode(tail); err != nil {
 		return n, err
 	}
@@ -126,12 +154,45 @@ func compact(b []byte) bool {
 
 // Items implements Source.
 func (b Bundle) Items(ctx context.Context, fn func(Item) error) (Extent, error) {
+	return b.read(ctx, func(it Item, taped bool) error {
+		if taped {
+			return nil
+		}
+		return fn(it)
+	})
+}
+
+// Tape implements tape.Messages.
+func (b Bundle) Tape(ctx context.Context, pattern string, fn func(subject string, data []byte) error) error {
+	_, err := b.read(ctx, func(it Item, taped bool) error {
+		if !taped || !bus.Matches(pattern, it.Subject) {
+			return nil
+		}
+		return fn(it.Subject, it.Data)
+	})
+	return err
+}
+
+// Taped is what a bundle has of the tape, as a source for another bundle.
+type Taped struct{ Bundle }
+
+// Items implements Source.
+func (t Taped) Items(ctx context.Context, fn func(Item) error) (Extent, error) {
+	return t.read(ctx, func(it Item, taped bool) error {
+		if !taped {
+			return nil
+		}
+		return fn(it)
+	})
+}
+
+func (b Bundle) read(ctx context.Context, fn func(it Item, taped bool) error) (Extent, error) {
 	f, err := os.Open(b.Path)
 	if err != nil {
 		return Extent{}, fmt.Errorf("replay: bundle: %w", err)
 	}
 	defer f.Close()
-	ext, err := readBundle(ctx, f, fn)
+	ext, err := readBundle(ctx, f, defaultLimits, fn)
 	if err != nil {
 		return ext, fmt.Errorf("replay: bundle %s: %w", b.Path, err)
 	}
@@ -140,27 +201,33 @@ func (b Bundle) Items(ctx context.Context, fn func(Item) error) (Extent, error) 
 
 // bundleReader reads lines and sums them up.
 type bundleReader struct {
-	in    *bufio.Reader
-	sum   hash.Hash
-	bytes int64
+	in     *bufio.Reader
+	sum    hash.Hash
+	limits bundleLimits
+	bytes  int64
 }
 
-func readBundle(ctx context.Context, f io.Reader, fn func(Item) error) (Extent, error) {
+func readBundle(ctx context.Context, f io.Reader, limits bundleLimits, fn func(it Item, taped bool) error) (Extent, error) {
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		return Extent{}, fmt.Errorf("%w: %w", ErrBundle, err)
 	}
-	r := &bundleReader{in: bufio.NewReaderSize(z, 64<<10), sum: sha256.New()}
+	r := &bundleReader{in: bufio.NewReaderSize(z, 64<<10), sum: sha256.New(), limits: limits}
 	line, err := r.line()
 	if err != nil {
 		return Extent{}, fmt.Errorf("%w: %w", ErrBundle, err)
 	}
 	var head bundleHead
-	if err := strict(line, &head); err != nil || head.Format != bundleFormat || head.Version != bundleVersion {
-		return Extent{}, fmt.Errorf("%w: format %.40q version %d, known %q version %d", ErrBundle, head.Format, head.Version, bundleFormat, bundleVersion)
+	if err := strict(line, &head); err != nil || head.Format != bundleFormat || head.Version < 1 || head.Version > bundleVersion {
+		return Extent{}, fmt.Errorf("%w: format %.40q version %d, known %q version 1 to %d", ErrBundle, head.Format, head.Version, bundleFormat, bundleVersion)
 	}
 	r.sum.Write(line)
-	ext := Extent{Name: head.Stream}
+	return r.messages(ctx, head, fn)
+}
+
+// messages reads all lines behind the first.
+func (r *bundleReader) messages(ctx context.Context, head bundleHead, fn func(it Item, taped bool) error) (Extent, error) {
+	ext, taped := Extent{Name: head.Stream}, uint64(0)
 	for last := uint64(0); ; {
 		if err := ctx.Err(); err != nil {
 			return ext, err
@@ -171,7 +238,7 @@ func readBundle(ctx context.Context, f io.Reader, fn func(Item) error) (Extent, 
 		}
 		var tail bundleTail
 		if bytes.HasPrefix(line, []byte(`{"end":`)) && strict(line, &tail) == nil {
-			if tail.Messages != ext.Messages || tail.Sum != hex.EncodeToString(r.sum.Sum(nil)) {
+			if tail.Messages != ext.Messages || tail.Taped != taped || tail.Sum != hex.EncodeToString(r.sum.Sum(nil)) {
 				return ext, fmt.Errorf("%w: %d messages, %d stated", ErrCut, ext.Messages, tail.Messages)
 			}
 			if _, err := r.in.ReadByte(); err != io.EOF {
@@ -180,41 +247,51 @@ func readBundle(ctx context.Context, f io.Reader, fn func(Item) error) (Extent, 
 			ext.First, ext.Last = tail.First, tail.Last
 			return ext, nil
 		}
-		it, err := bundleItem(line)
+		it, ofTape, err := bundleItem(line)
+		switch {
+		case ofTape && head.Version < 2 || !ofTape && taped > 0:
+			err = fmt.Errorf("a message of the tape where none belongs, version %d", head.Version)
+		case ofTape && taped == 0:
+			last = 0
+		}
 		if err == nil && it.Sequence <= last {
 			err = fmt.Errorf("sequence %d after %d", it.Sequence, last)
 		}
-		if ext.Messages++; err == nil && ext.Messages > maxRecords {
-			err = fmt.Errorf("more than %d messages", maxRecords)
+		if ofTape {
+			taped++
+		} else {
+			ext.Messages++
+		}
+		if err == nil && ext.Messages+taped > r.limits.messages {
+			err = fmt.Errorf("more than %d messages", r.limits.messages)
 		}
 		if err != nil {
-			return ext, fmt.Errorf("%w: message %d: %w", ErrBundle, ext.Messages, err)
+			return ext, fmt.Errorf("%w: message %d: %w", ErrBundle, ext.Messages+taped, err)
 		}
 		last = it.Sequence
 		r.sum.Write(line)
-		if err := fn(it); err != nil {
+		if err := fn(it, ofTape); err != nil {
 			return ext, err
 		}
 	}
 }
 
-func bundleItem(line []byte) (Item, error) {
+func bundleItem(line []byte) (it Item, taped bool, err error) {
 	var l bundleLine
 	if err := strict(line, &l); err != nil {
-		return Item{}, err
+		return Item{}, false, err
 	}
 	if l.Data != nil && l.Text != nil {
-		return Item{}, errors.New("both data and text")
+		return Item{}, false, errors.New("both data and text")
 	}
-	it := Item{Sequence: l.Sequence, Time: l.Time, Subject: l.Subject, Data: l.Data}
+	it = Item{Sequence: l.Sequence, Time: l.Time, Subject: l.Subject, Data: l.Data}
 	if l.Text != nil {
 		it.Data = l.Text
 	}
-	var err error
 	if l.Signature != "" {
 		it.Signature, err = hex.DecodeString(l.Signature)
 	}
-	return it, err
+	return it, l.Tape, err
 }
 
 // line is the next line with its end, within the limits.
@@ -224,8 +301,8 @@ func (r *bundleReader) line() ([]byte, error) {
 		part, err := r.in.ReadSlice('\n')
 		out = append(out, part...)
 		r.bytes += int64(len(part))
-		if len(out) > maxLine || r.bytes > maxText {
-			return nil, fmt.Errorf("line %d bytes, limit %d; all %d, limit %d", len(out), maxLine, r.bytes, int64(maxText))
+		if len(out) > r.limits.line || r.bytes > r.limits.text {
+			return nil, fmt.Errorf("line %d bytes, limit %d; all %d, limit %d", len(out), r.limits.line, r.bytes, r.limits.text)
 		}
 		if err == nil {
 			return out, nil

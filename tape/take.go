@@ -1,6 +1,7 @@
-// Package tape records content: the prompt, the sampling and the answer of requests of chosen tenants, so that they can be
-// computed again. It is off unless a tenant is named. Each take is sealed with its tenant's key, which lies in a bucket beside
-// the stream; destroying the key destroys every take of the tenant, wherever copies of the stream went.
+// Package tape records content, so that it can be computed again: the prompt, the sampling and the answer of requests of chosen
+// tenants, and what decode had of their hand-offs, frames included. It is off unless a tenant is named. All of it is sealed with
+// its tenant's key, which lies in a bucket beside the stream; destroying the key destroys what was recorded of the tenant,
+// wherever copies of the stream went.
 package tape
 
 import (

@@ -81,30 +81,37 @@ func TestRecordEraseRecord(t *testing.T) {
 			t.Errorf("%d dropped", r.Dropped())
 		}
 	}
+	find := func(tenant string, n byte) (Take, error) {
+		k, err := Find(ctx, conn, names, tenant)
+		if err != nil {
+			return Take{}, err
+		}
+		return Of(ctx, Stream{conn, names.TapeStream()}, names, k, tenant, kvtransfer.HandoffID{n})
+	}
 	record(take(1))
 	record(take(2)) // another process: the same key
 	for n := byte(1); n <= 2; n++ {
-		if got, err := Of(ctx, conn, names, "acme", kvtransfer.HandoffID{n}); err != nil || cmp.Diff(take(n), got) != "" {
+		if got, err := find("acme", n); err != nil || cmp.Diff(take(n), got) != "" {
 			t.Errorf("take %d: %v", n, err)
 		}
 	}
-	if _, err := Of(ctx, conn, names, "acme", kvtransfer.HandoffID{3}); err == nil {
-		t.Error("a take that was never made is found")
+	if _, err := find("acme", 3); !errors.Is(err, ErrNone) {
+		t.Errorf("a take that was never made: %v", err)
 	}
-	if _, err := Of(ctx, conn, names, "umbra", kvtransfer.HandoffID{1}); !errors.Is(err, ErrNoKey) {
+	if _, err := find("umbra", 1); !errors.Is(err, ErrNoKey) {
 		t.Errorf("another tenant: %v", err)
 	}
 	if err := Erase(ctx, conn.Streams(), names, "acme"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Of(ctx, conn, names, "acme", kvtransfer.HandoffID{1}); !errors.Is(err, ErrNoKey) {
+	if _, err := find("acme", 1); !errors.Is(err, ErrNoKey) {
 		t.Errorf("erased: %v", err)
 	}
 	record(take(3))
-	if _, err := Of(ctx, conn, names, "acme", kvtransfer.HandoffID{3}); err != nil {
+	if _, err := find("acme", 3); err != nil {
 		t.Error(err)
 	}
-	if _, err := Of(ctx, conn, names, "acme", kvtransfer.HandoffID{1}); !errors.Is(err, ErrKey) {
+	if _, err := find("acme", 1); !errors.Is(err, ErrKey) {
 		t.Errorf("an erased take under a new key: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 type decodeCmd struct {
 	worker
 	journalFlags
+	tapeFlags
 	ID string `name:"id" placeholder:"ID" env:"QUIRE_DECODE_ID" help:"Name of this worker: a-z, 0-9 and -."`
 }
 
@@ -19,5 +20,8 @@ func (c *decodeCmd) Run(s streams) error {
 		return err
 	}
 	o.Bus.JournalOpen = c.Journal == "open"
+	if o.Door.Tape, err = c.tenants(); err != nil {
+		return err
+	}
 	return serve(func(ctx context.Context) (*cluster.Cluster, error) { return cluster.Decode(ctx, o) }, (*cluster.Cluster).LogReady)
 }

@@ -84,8 +84,23 @@ type journalFlags struct {
 	Journal string `name:"journal" enum:"required,open" default:"required" help:"required: nothing is decoded that the journal has not acknowledged; open: decode on, and count."`
 }
 
+// tapeFlags say whose content is recorded: a router records prompts and answers, a decode the frames of their hand-offs.
+type tapeFlags struct {
+	Tape []string `name:"tape" placeholder:"TENANT,..." help:"Record content of these tenants, encrypted: prompts, answers, KV pages. quire replay run computes them again."`
+}
+
+func (f tapeFlags) tenants() ([]string, error) {
+	for _, t := range f.Tape {
+		if !slug(t) {
+			return nil, usage("--tape %s: a tenant is of a-z, 0-9 and -, at most 32", t)
+		}
+	}
+	return f.Tape, nil
+}
+
 // doorFlags are about clients.
 type doorFlags struct {
+	tapeFlags
 	HTTP             string        `name:"http" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the HTTP door listens; port 0 picks a free one, $$PORT counts when this is not given."`
 	Host             string        `name:"host" hidden:"" env:"-"`
 	Port             int           `name:"port" hidden:"" env:"-"`
@@ -96,7 +111,6 @@ type doorFlags struct {
 	TenantQueue      int           `name:"max-queued-per-tenant" placeholder:"N" help:"Requests of one tenant that may wait."`
 	Deadline         time.Duration `name:"deadline" help:"Longest life of a request."`
 	Accounts         bool          `name:"nats-accounts" help:"The NATS server has an account for each tenant (docs/operations.md); else the NATS door serves tenant default alone."`
-	Tape             []string      `name:"tape" placeholder:"TENANT,..." help:"Record prompts and answers of these tenants, encrypted, so that quire replay run can compute them again."`
 	MixedCompute     bool          `name:"mixed-compute" help:"Pair workers whose arithmetic differs in the last bits; the witness is weaker then."`
 }
 
@@ -179,10 +193,9 @@ func (f doorFlags) options(insecure bool, src origins) (cluster.DoorOptions, err
 	if n := len(f.AdminKey); n > 0 && n < router.MinAdminKey {
 		return cluster.DoorOptions{}, usage("--admin-key: %d characters, at least %d are wanted", n, router.MinAdminKey)
 	}
-	for _, t := range f.Tape {
-		if !slug(t) {
-			return cluster.DoorOptions{}, usage("--tape %s: a tenant is of a-z, 0-9 and -, at most 32", t)
-		}
+	taped, err := f.tenants()
+	if err != nil {
+		return cluster.DoorOptions{}, err
 	}
 	address, err := listen("http", f.HTTP, src)
 	if err != nil {
@@ -199,7 +212,7 @@ func (f doorFlags) options(insecure bool, src origins) (cluster.DoorOptions, err
 		port = strconv.Itoa(f.Port)
 	}
 	return cluster.DoorOptions{HTTP: net.JoinHostPort(host, port), Keys: keys, AdminKey: f.AdminKey, DefaultMaxTokens: f.DefaultMaxTokens, Queue: f.Queue,
-		TenantQueue: f.TenantQueue, Deadline: f.Deadline, MixedCompute: f.MixedCompute, Accounts: f.Accounts, Tape: f.Tape, Insecure: insecure}, nil
+		TenantQueue: f.TenantQueue, Deadline: f.Deadline, MixedCompute: f.MixedCompute, Accounts: f.Accounts, Tape: taped, Insecure: insecure}, nil
 }
 
 // listen checks HOST:PORT; when nobody chose it, $PORT does.

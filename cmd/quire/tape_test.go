@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,28 +14,24 @@ import (
 	"quire/cluster"
 )
 
-// A taped tenant's sampled answer is computed again, token for token; another tenant's is not on the tape, and an erased one
-// opens no more.
-func TestTapeAndRun(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
+// tapedCluster is a cluster that tapes tenant acme, and a function that asks it and gives the request's id.
+func tapedCluster(t *testing.T, ctx context.Context) (on []string, ask func(key string) string) {
+	t.Helper()
 	c, err := cluster.Up(ctx, cluster.Options{Data: t.TempDir(), Prefill: 1, Decode: 1, Log: slog.New(slog.DiscardHandler),
-		Bus: cluster.BusOptions{Listen: "127.0.0.1:0", Prefix: "quire"}, Pool: cluster.PoolOptions{PageSize: 16, Lease: 10 * time.Second},
+		Bus: cluster.BusOptions{Listen: "127.0.0.1:0", Prefix: "quire"}, Pool: cluster.PoolOptions{PageSize: 8, Lease: 10 * time.Second},
 		Door: cluster.DoorOptions{HTTP: "127.0.0.1:0", Keys: map[string]string{"ka": "acme", "ku": "umbra"}, Tape: []string{"acme"}, DefaultMaxTokens: 64}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopped := false
-	stop := func() {
-		if !stopped {
-			stopped = true
-			if err := c.Stop(ctx); err != nil {
-				t.Error(err)
-			}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := c.Stop(ctx); err != nil {
+			t.Error(err)
 		}
-	}
-	defer stop()
-	ask := func(key string) string {
+	})
+	ask = func(key string) string {
+		t.Helper()
 		req, err := http.NewRequestWithContext(ctx, "POST", "http://"+c.Info().HTTP+"/v1/completions",
 			strings.NewReader(`{"prompt":"The bird sat on the wall and","temperature":1.1,"max_tokens":24,"ignore_eos":true}`))
 		if err != nil {
@@ -52,10 +49,21 @@ func TestTapeAndRun(t *testing.T) {
 		}
 		return body.ID
 	}
+	return []string{"--nats-url", c.Info().NATS, "--data", t.TempDir()}, ask
+}
+
+// notYet is what replay run says while the journal or the tape is still being written.
+var notYet = []string{"not in the record", "not on the tape", "no key:", "no decode reserved", "the tape has no end"}
+
+// A taped tenant's sampled answer is computed again, token for token, from its prompt and from its frames alone; from a bundle on
+// a machine without the bus too, with its key. Another tenant's is not on the tape, and an erased one opens no more.
+func TestTapeAndRun(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	on, ask := tapedCluster(t, ctx)
 	acme, umbra := ask("ka"), ask("ku")
-	on := []string{"--nats-url", c.Info().NATS, "--data", t.TempDir()}
-	again := func(id string, notYet ...string) string {
-		args := append([]string{"replay", "run", id, "--threads", "1"}, on...)
+	again := func(notYet []string, args ...string) string {
+		args = append([]string{"replay", "run", "--threads", "1"}, args...)
 		for {
 			var out, errs strings.Builder
 			run(args, streams{in: strings.NewReader(""), out: &out, err: &errs})
@@ -66,17 +74,38 @@ func TestTapeAndRun(t *testing.T) {
 			}
 		}
 	}
-	if got := again(acme, "not in the record", "is not on the tape", "no key:"); !strings.Contains(got, "identical: 24 tokens") {
+	live := func(notYet []string, args ...string) string { return again(notYet, append(args, on...)...) }
+	const frames = "decode alone, from 1 frames; gate: admitted; witness: agreed\nidentical: 24 tokens after a prompt of"
+	if got := live(notYet, acme, "--frames"); !strings.Contains(got, frames) || !strings.Contains(got, "logits of 24 of them, bit for bit") {
 		t.Error(got)
 	}
-	if got := again(umbra, "not in the record"); !strings.Contains(got, "no key:") {
+	if got := live(notYet, acme); !strings.Contains(got, "identical: 24 tokens") || !strings.Contains(got, "logits of 24 of them, bit for bit") {
 		t.Error(got)
 	}
-	verb(t, exitOK, "tape", "erase", "--tenant", "acme", "--nats-url", c.Info().NATS)
-	verb(t, exitFailed, "tape", "erase", "--tenant", "acme", "--nats-url", c.Info().NATS)
-	verb(t, exitUsage, "tape", "erase", "--tenant", "A.B", "--nats-url", c.Info().NATS)
-	if got := again(acme); !strings.Contains(got, "no key:") {
+	if got := live([]string{"not in the record"}, umbra); !strings.Contains(got, "no key:") {
 		t.Error(got)
 	}
-	stop()
+	dir := t.TempDir()
+	bundle, key := filepath.Join(dir, "b.qjb"), filepath.Join(dir, "acme.key")
+	if got := verb(t, exitOK, append([]string{"replay", "export", "--with-tape", bundle}, on...)...); !strings.Contains(got, "of the tape") {
+		t.Error(got)
+	}
+	verb(t, exitOK, append([]string{"tape", "key", "--tenant", "acme", key}, on[:2]...)...)
+	verb(t, exitFailed, append([]string{"tape", "key", "--tenant", "acme", key}, on[:2]...)...) // it is there
+	verb(t, exitFailed, append([]string{"tape", "key", "--tenant", "umbra", key + "2"}, on[:2]...)...)
+	off := []string{"--from", bundle, "--tape-keys", key, "--data", dir, "--nats-url", "nats://127.0.0.1:1"}
+	for _, args := range [][]string{{acme, "--frames"}, {acme}} {
+		if got := again(nil, append(args, off...)...); !strings.Contains(got, "identical: 24 tokens") {
+			t.Error(got)
+		}
+	}
+	if got := again(nil, append([]string{umbra}, off...)...); !strings.Contains(got, "the key is of tenant acme, the request of umbra") {
+		t.Error(got)
+	}
+	verb(t, exitOK, "tape", "erase", "--tenant", "acme", "--nats-url", on[1])
+	verb(t, exitFailed, "tape", "erase", "--tenant", "acme", "--nats-url", on[1])
+	verb(t, exitUsage, "tape", "erase", "--tenant", "A.B", "--nats-url", on[1])
+	if got := live(nil, acme); !strings.Contains(got, "no key:") {
+		t.Error(got)
+	}
 }

@@ -239,7 +239,7 @@ func record(t *testing.T, r *rig.Rig, dir string, requests int) *replay.Past {
 func export(t *testing.T, r *rig.Rig, dir string) {
 	conn := must(jet.Connect(t.Context(), jet.ConnectOptions{URLs: []string{r.NATS}}))(t)
 	defer conn.Close()
-	_, err := replay.Export(t.Context(), replay.Stream{Reader: conn, Name: bus.Names{}.JournalStream()}, filepath.Join(*bundleDir, "journal.qjb"))
+	_, err := replay.Export(t.Context(), replay.Stream{Reader: conn, Name: bus.Names{}.JournalStream()}, nil, filepath.Join(*bundleDir, "journal.qjb"))
 	if err != nil {
 		t.Fatal(err)
 	}
