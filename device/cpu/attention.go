@@ -76,9 +76,7 @@ func runAttend(p *plan, t *task, w *worker, item int) {
 	sc.fit(rows, dim, wide)
 	for i := range it.rows {
 		q := t.in.row(it.row + i)[it.head*group*dim:][:group*dim]
-		for j, v := range q {
-			sc.query[i*group*dim+j] = v * t.scale
-		}
+		p.dev.kern.times(sc.query[i*group*dim:][:group*dim], q, t.scale)
 	}
 	for r := range rows {
 		sc.state[r] = softState{max: float32(math.Inf(-1))}
@@ -96,10 +94,7 @@ func runAttend(p *plan, t *task, w *worker, item int) {
 		o := t.out.row(it.row + i)[it.head*group*dim:][:group*dim]
 		for g := range group {
 			r := i*group + g
-			inv := 1 / sc.state[r].sum
-			for d, v := range sc.out[r*wide:][:dim] {
-				o[g*dim+d] = float32(v*inv) + 0 // + 0: one zero, whatever its sign was
-			}
+			p.dev.kern.times(o[g*dim:][:dim], sc.out[r*wide:][:dim], 1/sc.state[r].sum)
 		}
 	}
 }

@@ -46,6 +46,8 @@ var avx2 = &kernels{
 	norm:       normAVX2,
 	swiGLU:     func(dst, gate, up []float32) { swiGLURow(&dst[0], &gate[0], &up[0], len(gate)) },
 	softmax:    softmaxAVX2,
+	turn:       turnAVX2,
+	times:      func(dst, x []float32, f float32) { timesRow(&dst[0], &x[0], f, len(x)) },
 	toHalf:     toHalfAVX2,
 	widen:      widenRow,
 }
@@ -199,6 +201,17 @@ func softmaxAVX2(s *[tileRows]float32, n int, st *softState, out []float32) {
 		s[i] = float32(math.Inf(-1))
 	}
 	softmaxTile(&s[0], st, &out[0], len(out))
+}
+
+func turnAVX2(x, sin, cos []float32, interleaved bool) {
+	switch n := len(sin); {
+	case interleaved && n%4 == 0:
+		turnPairs(&x[0], &sin[0], &cos[0], n)
+	case !interleaved && n%8 == 0:
+		turnHalves(&x[0], &sin[0], &cos[0], n)
+	default:
+		turnGo(x, sin, cos, interleaved)
+	}
 }
 
 func toHalfAVX2(dst []uint16, src []float32) {

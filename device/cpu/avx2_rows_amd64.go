@@ -41,6 +41,21 @@ func toHalfRow(dst *uint16, src *float32, n int)
 //go:noescape
 func widenRow(dst unsafe.Pointer, stride int, src unsafe.Pointer, vectors int)
 
+// turnHalves: turns pairs (x[i], x[i+n]), n a multiple of 8
+//
+//go:noescape
+func turnHalves(x, sin, cos *float32, n int)
+
+// turnPairs: turns pairs (x[2i], x[2i+1]), i < n, n a multiple of 4
+//
+//go:noescape
+func turnPairs(x, sin, cos *float32, n int)
+
+// timesRow: dst = x * factor + 0 over n numbers, n a multiple of 8: no zero is negative
+//
+//go:noescape
+func timesRow(dst, x *float32, factor float32, n int)
+
 // pause: rests a spinning thread for n turns
 //
 //go:noescape

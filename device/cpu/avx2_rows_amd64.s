@@ -631,6 +631,84 @@ loop:
 	VZEROUPPER
 	RET
 
+// func turnHalves(x, sin, cos *float32, n int)
+// turns pairs (x[i], x[i+n]), n a multiple of 8
+TEXT ·turnHalves(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), DI
+	MOVQ sin+8(FP), AX
+	MOVQ cos+16(FP), BX
+	MOVQ n+24(FP), CX
+	LEAQ (DI)(CX*4), SI
+	SHRQ $3, CX
+loop:
+	VMOVUPS (DI), Y0
+	VMOVUPS (SI), Y1
+	VMOVUPS (AX), Y2
+	VMOVUPS (BX), Y3
+	VMULPS Y3, Y0, Y4
+	VMULPS Y2, Y1, Y5
+	VSUBPS Y5, Y4, Y4
+	VMULPS Y2, Y0, Y0
+	VMULPS Y3, Y1, Y1
+	VADDPS Y1, Y0, Y0
+	VMOVUPS Y4, (DI)
+	VMOVUPS Y0, (SI)
+	ADDQ $32, DI
+	ADDQ $32, SI
+	ADDQ $32, AX
+	ADDQ $32, BX
+	DECQ CX
+	JNZ loop
+	VZEROUPPER
+	RET
+
+// func turnPairs(x, sin, cos *float32, n int)
+// turns pairs (x[2i], x[2i+1]), i < n, n a multiple of 4
+TEXT ·turnPairs(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), DI
+	MOVQ sin+8(FP), AX
+	MOVQ cos+16(FP), BX
+	MOVQ n+24(FP), CX
+	SHRQ $2, CX
+loop:
+	VMOVUPS (DI), Y0
+	VPMOVZXDQ (AX), Y2
+	VPMOVZXDQ (BX), Y3
+	VMOVSLDUP Y2, Y2
+	VMOVSLDUP Y3, Y3
+	VPERMILPS $0xb1, Y0, Y1
+	VMULPS Y3, Y0, Y0
+	VMULPS Y2, Y1, Y1
+	VADDSUBPS Y1, Y0, Y0
+	VMOVUPS Y0, (DI)
+	ADDQ $32, DI
+	ADDQ $16, AX
+	ADDQ $16, BX
+	DECQ CX
+	JNZ loop
+	VZEROUPPER
+	RET
+
+// func timesRow(dst, x *float32, factor float32, n int)
+// dst = x * factor + 0 over n numbers, n a multiple of 8: no zero is negative
+TEXT ·timesRow(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ x+8(FP), AX
+	VBROADCASTSS factor+16(FP), Y0
+	MOVQ n+24(FP), CX
+	SHRQ $3, CX
+	VXORPS Y2, Y2, Y2
+loop:
+	VMULPS (AX), Y0, Y1
+	VADDPS Y2, Y1, Y1
+	VMOVUPS Y1, (DI)
+	ADDQ $32, AX
+	ADDQ $32, DI
+	DECQ CX
+	JNZ loop
+	VZEROUPPER
+	RET
+
 // func pause(n int)
 // rests a spinning thread for n turns
 TEXT ·pause(SB), NOSPLIT, $0-8

@@ -106,6 +106,45 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
+// BenchmarkProduct is whole products as a prompt and a batch of 16 have them, rounding of activations included, on one thread: GOP/s.
+func BenchmarkProduct(b *testing.B) {
+	for _, k := range variants() {
+		for _, typ := range types {
+			for _, shape := range [][3]int{{512, 1536, 576}, {512, 576, 1536}, {16, 1536, 576}, {16, 576, 1536}} {
+				rows, outs, depth := shape[0], shape[1], shape[2]
+				depth = roundUp(depth, blockCols(typ, 1))
+				b.Run(fmt.Sprintf("%s/%s/%dx%dx%d", k.name, typ, rows, outs, depth), func(b *testing.B) {
+					if k == portable && testing.Short() {
+						b.Skip("slow")
+					}
+					r := rand.New(rand.NewPCG(1, 1))
+					d := newDevice(b, Options{Threads: 1, Variant: k.name})
+					m, err := d.Matrix(typ, outs, depth, randomWeights(r, typ, outs, depth))
+					if err != nil {
+						b.Fatal(err)
+					}
+					x, _ := d.Buffer(rows, depth)
+					out, _ := d.Buffer(rows, outs)
+					_ = d.Upload(x, 0, randomFloats(r, rows*depth))
+					p := &plan{dev: d, batch: &device.Batch{Tokens: make([]int32, rows)}}
+					if err := p.layMatMul(device.MatMul{In: x, Parts: []device.Part{{W: m, Out: out}}}); err != nil {
+						b.Fatal(err)
+					}
+					w := &worker{}
+					perSecond(b, "GOP/s", 2*float64(rows)*float64(outs)*float64(depth), func() {
+						w.acted = [2]int{-1, -1}
+						for _, t := range p.tasks {
+							for i := range t.items {
+								t.run(p, t, w, i)
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
 // BenchmarkRows is the kernels along a row of 576 numbers: numbers per second.
 func BenchmarkRows(b *testing.B) {
 	const n = 576

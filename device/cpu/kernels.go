@@ -36,6 +36,10 @@ type kernels struct {
 	// softmax takes one row's scores of a tile, of which n > 0 count, into its running state; s becomes the weights, zero from
 	// n on, and out is scaled down to the new maximum. len(out) is a multiple of 8.
 	softmax func(s *[tileRows]float32, n int, st *softState, out []float32)
+	// turn rotates one head: pairs (2i, 2i+1) if interleaved, else (i, i+len(sin)).
+	turn func(x, sin, cos []float32, interleaved bool)
+	// times is dst = x*factor + 0, so that no zero is negative; the lengths are equal and multiples of 8.
+	times func(dst, x []float32, factor float32)
 	// toHalf rounds to F16, too large numbers to the largest.
 	toHalf func(dst []uint16, src []float32)
 	// widen turns so many vectors of 8 F16 at src into f32, stride bytes apart at dst.

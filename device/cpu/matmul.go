@@ -58,6 +58,7 @@ func (p *plan) layMatMul(o device.MatMul) error {
 	t.parts = p.parts[first:len(p.parts):len(p.parts)]
 	t.in, t.rows, t.flag, t.small = in, rows, o.Add, rows <= smallBatch
 	per := max(1, panels/(itemsPerWorker*len(p.dev.team.workers)))
+	per = roundUp(per, p.dev.kern.group)
 	for i := range t.parts {
 		pt := &t.parts[i]
 		pt.panelsPerItem, pt.firstItem = per, t.items
@@ -159,16 +160,15 @@ func runMatMul(p *plan, t *task, w *worker, item int) {
 	pt := &t.parts[i]
 	from := (item - pt.firstItem) * pt.panelsPerItem
 	to := min(from+pt.panelsPerItem, pt.w.panels)
-	block := rowBlock
-	if p.dev.widens(pt.w.typ, t.rows) {
-		block = t.rows // a panel is widened once
+	block, group := rowBlock, p.dev.kern.group
+	switch {
+	case p.dev.widens(pt.w.typ, t.rows):
+		block = t.rows // panels are widened once
+	case t.rows == 1:
+		group = to - from
 	}
 	for row := 0; row < t.rows; row += block {
 		c := cut{part: pt, row: row, rows: min(block, t.rows-row)}
-		group := to - from
-		if c.rows > 1 {
-			group = p.dev.kern.group
-		}
 		for c.panel = from; c.panel < to; c.panel += c.panels {
 			c.panels = min(group, to-c.panel)
 			t.multiply(p, w, c)
@@ -227,12 +227,12 @@ func (t *task) multiplyFloats(p *plan, w *worker, c cut) {
 		a.wStride = panelRows * 2
 		k.halfRows(m.typ, a, c.rows)
 	default:
-		a.panels = 1
+		a.panelStride = m.depth * panelRows * 4
+		wide := w.floats(c.panels * m.depth * panelRows)
 		for i := range c.panels {
-			wide := w.floats(m.depth * panelRows)
-			k.dequant(m.typ, wide, unsafe.Pointer(&m.panel(c.panel + i)[0]))
-			a.w, a.out = unsafe.Pointer(&wide[0]), c.out.ptr(c.row, (c.panel+i)*panelRows)
-			k.floatRows(a, c.rows)
+			k.dequant(m.typ, wide[i*m.depth*panelRows:][:m.depth*panelRows], unsafe.Pointer(&m.panel(c.panel + i)[0]))
 		}
+		a.w = unsafe.Pointer(&wide[0])
+		k.floatRows(a, c.rows)
 	}
 }

@@ -18,6 +18,8 @@ var portable = &kernels{
 	norm:      normGo,
 	swiGLU:    swiGLUGo,
 	softmax:   softmaxGo,
+	turn:      turnGo,
+	times:     timesGo,
 	toHalf:    toHalfGo,
 	widen:     widenGo,
 }
@@ -212,6 +214,27 @@ func softmaxGo(s *[tileRows]float32, n int, st *softState, out []float32) {
 	st.max, st.sum = top, float32(st.sum*alpha)+fold(&lanes)
 	for i := range out {
 		out[i] *= alpha
+	}
+}
+
+func turnGo(x, sin, cos []float32, interleaved bool) {
+	if interleaved {
+		for i, s := range sin {
+			a, b := x[2*i], x[2*i+1]
+			x[2*i], x[2*i+1] = float32(a*cos[i])-float32(b*s), float32(a*s)+float32(b*cos[i])
+		}
+		return
+	}
+	lo, hi := x[:len(sin)], x[len(sin):]
+	for i, s := range sin {
+		a, b := lo[i], hi[i]
+		lo[i], hi[i] = float32(a*cos[i])-float32(b*s), float32(a*s)+float32(b*cos[i])
+	}
+}
+
+func timesGo(dst, x []float32, factor float32) {
+	for i, v := range x {
+		dst[i] = float32(v*factor) + 0
 	}
 }
 

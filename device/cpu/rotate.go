@@ -64,11 +64,11 @@ func runRotate(p *plan, t *task, w *worker, item int) {
 		pos := sq.From + i - sq.Row
 		if t.out != nil {
 			p.prepare(t.out.row(i), t.heads.bias[0], t.heads.norm[0], t.heads.eps)
-			t.turn(t.out.row(i), pos, s.HeadDim)
+			t.turn(p.dev.kern, t.out.row(i), pos, s.HeadDim)
 		}
 		p.prepare(t.in.row(i), t.heads.bias[1], t.heads.norm[1], t.heads.eps)
 		p.prepare(t.aux.row(i), t.heads.bias[2], nil, 0)
-		t.turn(t.in.row(i), pos, s.HeadDim)
+		t.turn(p.dev.kern, t.in.row(i), pos, s.HeadDim)
 		if !sq.Grant.Valid() {
 			at := (t.layer*sq.Rows + i - sq.Row) * n
 			p.storeRow(sq.Scratch[at:at+n], t.in.row(i), t.aux.row(i))
@@ -142,21 +142,9 @@ func (p *plan) storeRow(dst []byte, k, v []float32) {
 }
 
 // turn rotates each head of a row by the angles of its position.
-func (t *task) turn(x []float32, pos, headDim int) {
+func (t *task) turn(k *kernels, x []float32, pos, headDim int) {
 	sin, cos := t.sin.row(pos), t.cos.row(pos)
-	half := t.dims / 2
 	for ; len(x) > 0; x = x[headDim:] {
-		if t.flag {
-			for i, s := range sin {
-				a, b := x[2*i], x[2*i+1]
-				x[2*i], x[2*i+1] = float32(a*cos[i])-float32(b*s), float32(a*s)+float32(b*cos[i])
-			}
-			continue
-		}
-		lo, hi := x[:half], x[half:t.dims]
-		for i, s := range sin {
-			a, b := lo[i], hi[i]
-			lo[i], hi[i] = float32(a*cos[i])-float32(b*s), float32(a*s)+float32(b*cos[i])
-		}
+		k.turn(x[:t.dims], sin, cos, t.flag)
 	}
 }

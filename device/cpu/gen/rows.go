@@ -73,6 +73,7 @@ func rowKernels(a *asm) {
 	quantise(a)
 	toHalf(a)
 	widen(a)
+	turnKernels(a)
 	a.fn("rests a spinning thread for n turns", "pause", "(n int)", 8)
 	a.op("MOVQ n+0(FP), CX")
 	a.label("loop")
