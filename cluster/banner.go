@@ -45,6 +45,13 @@ func (c *Cluster) Banner(w io.Writer, colour bool) {
 		tenants = fmt.Sprintf("API keys asked for: %d", n)
 	}
 	line("door", "http://"+i.HTTP, tenants)
+	look := "for this machine, without tenants' names"
+	if c.o.Door.AdminKey != "" {
+		look = "asks for the admin key"
+	} else if c.o.Door.Insecure {
+		look = "for everybody, without tenants' names"
+	}
+	line("console", "http://"+i.HTTP+"/console", look)
 	fmt.Fprintf(&b, "%sready in %.1f s%s\n\n", bold, c.took.Seconds(), plain)
 	b.WriteString(c.hints())
 	io.WriteString(w, b.String()) //nolint:errcheck // a terminal that went away is no reason to stop serving

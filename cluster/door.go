@@ -13,6 +13,7 @@ import (
 	"quire/kvtransfer"
 	"quire/model"
 	"quire/router"
+	"quire/router/console"
 	"quire/tape"
 )
 
@@ -74,13 +75,16 @@ func (c *Cluster) openDoors(ctx context.Context, f front, r *router.Service) err
 	if err != nil {
 		return err
 	}
+	page := c.console(f, r, admin)
 	http, err := router.OpenHTTP(r, router.HTTPConfig{Address: d.HTTP, Keys: d.Keys, Insecure: d.Insecure, Version: c.o.Version,
-		Metrics: r.WriteMetrics, Admin: admin, Log: log})
+		Metrics: r.WriteMetrics, Admin: admin, Console: page, Log: log})
 	if err != nil {
+		page.Close()
 		return portError(ctx, "http", d.HTTP, err)
 	}
 	c.info.HTTP = http.Address()
 	c.run("http door", http, 0)
+	c.add("console", func(context.Context) error { page.Close(); return nil }) // before its door, which waits for the feeds
 	nats, err := router.OpenNATS(ctx, r, router.NATSConfig{API: f.bus, Names: c.o.names(), Accounts: d.Accounts, Version: c.o.Version, ID: f.id, Log: log})
 	if err != nil {
 		return err
@@ -89,6 +93,16 @@ func (c *Cluster) openDoors(ctx context.Context, f front, r *router.Service) err
 		return errors.Join(ignore(nats.Drain(ctx), context.DeadlineExceeded), nats.Close()) // what is open when the time is up is cut
 	})
 	return nil
+}
+
+// console makes the web page of a router. The caller closes it.
+func (c *Cluster) console(f front, r *router.Service, admin router.Admin) *console.Console {
+	d := c.o.Door
+	cfg := console.Config{Source: r, Admin: admin, Insecure: d.Insecure, Keyed: len(d.Keys) > 0, Version: c.o.Version, Log: c.who("router", f.id)}
+	if open := c.o.Past; open != nil {
+		cfg.Past = func() console.Past { return open(f.bus, c.o.names().JournalStream()) }
+	}
+	return console.New(cfg)
 }
 
 func ignore(err, expected error) error {

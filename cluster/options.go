@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"quire/bus"
+	"quire/router/console"
 )
 
 // Options of a cluster or of a single role. cmd/quire fills them from flags; the zero value of a number means its default.
@@ -27,6 +30,8 @@ type Options struct {
 	Prefill int // workers of `up`
 	Decode  int
 	Log     *slog.Logger
+	// Past, when set, begins to read a journal anew for the console's slider.
+	Past func(r bus.Reader, stream string) console.Past
 	// Progress, when set, gives what is told how many of total bytes are done of the thing with this label.
 	Progress func(label string) func(done, total int64)
 }
@@ -62,7 +67,7 @@ type ModelOptions struct {
 	Path   string // GGUF file or Hugging Face directory; "" = the embedded model
 	Name   string // as clients name it; "" = what the file says
 	MaxLen int    // tokens a request may take; 0 = the largest that fits
-	KVType string // f16 (default) or f32
+	KVType string // f16 (default), f32 or q8_0
 }
 
 // PoolOptions size a worker.

@@ -62,7 +62,7 @@ func TestServiceInside(t *testing.T) {
 	})
 }
 
-func TestServiceLatencies(t *testing.T) {
+func TestServiceMeasures(t *testing.T) {
 	withRouter(t, func(b *bench) {
 		st, err := b.router.Submit(b.Context(), textRequest("ann", 5))
 		if err != nil {
@@ -77,7 +77,7 @@ func TestServiceLatencies(t *testing.T) {
 			}
 			return n
 		}
-		if l := b.router.Latencies(); sum(l.TTFT) != 1 || sum(l.ITL) != 4 || len(l.ITL.Counts) != len(l.ITL.Bounds)+1 {
+		if l := b.router.Measures(); sum(l.TTFT) != 1 || sum(l.ITL) != 4 || l.PromptTokens != 3 || len(l.ITL.Counts) != len(l.ITL.Bounds)+1 {
 			b.Errorf("%+v", l)
 		}
 	})

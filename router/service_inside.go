@@ -22,8 +22,11 @@ type Inside struct {
 	Pools    []kvtransfer.Pages // of the workers that answered, in the order of Stats.Workers
 }
 
-// Latencies are what was measured since the start.
-type Latencies struct{ TTFT, ITL Buckets }
+// Measures are what was measured since the start.
+type Measures struct {
+	TTFT, ITL    Buckets // to the first token, between tokens
+	PromptTokens uint64  // that were admitted
+}
 
 // Buckets are the counts of a histogram. Counts[i] is what lies in (Bounds[i-1], Bounds[i]], the last one what lies above all.
 type Buckets struct {
@@ -39,9 +42,9 @@ func (h *histogram) buckets() Buckets {
 	return b
 }
 
-// Latencies gives the histograms of the time to the first token and between tokens.
-func (s *Service) Latencies() Latencies {
-	return Latencies{s.meter.ttft.buckets(), s.meter.itl.buckets()}
+// Measures gives what was measured so far.
+func (s *Service) Measures() Measures {
+	return Measures{s.meter.ttft.buckets(), s.meter.itl.buckets(), s.meter.prompts.Get()}
 }
 
 // Bounds of looking.

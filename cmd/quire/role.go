@@ -7,7 +7,10 @@ import (
 	"os"
 	"strings"
 
+	"quire/bus"
 	"quire/cluster"
+	"quire/replay"
+	"quire/router/console"
 )
 
 // role are the flags of every verb that runs one role.
@@ -16,12 +19,13 @@ type role struct {
 	logFlags
 }
 
-func (r role) options(s streams, bus cluster.BusOptions) (cluster.Options, error) {
+func (r role) options(s streams, at cluster.BusOptions) (cluster.Options, error) {
 	data, err := absolute(r.Data)
 	if err != nil {
 		return cluster.Options{}, err
 	}
-	o := cluster.Options{Version: version, Self: self(), Data: data, Bus: bus, Log: r.logger(s.err), Progress: progress(s)}
+	o := cluster.Options{Version: version, Self: self(), Data: data, Bus: at, Log: r.logger(s.err), Progress: progress(s),
+		Past: func(r bus.Reader, stream string) console.Past { return replay.NewHistory(r, stream) }}
 	if r.Keys != "" {
 		if o.Keys, err = absolute(r.Keys); err != nil {
 			return o, err
