@@ -189,7 +189,7 @@ func (l *Loop) Verify() error {
 	if n+len(l.attempts) != len(l.requests) || len(l.byID) != len(l.requests) {
 		return fmt.Errorf("router: requests: %d, waiting %d, attempts %d, by id %d", len(l.requests), n, len(l.attempts), len(l.byID))
 	}
-	slots := map[string]int{}
+	slots := map[kvtransfer.Peer]int{}
 	for key, a := range l.attempts {
 		if a.req.current != a || a.key != key || l.closing[key] != nil {
 			return fmt.Errorf("router: attempt %s: not its request's, or closing", key)
@@ -197,11 +197,11 @@ func (l *Loop) Verify() error {
 		if a.target == "" || a.target == a.req.refused {
 			return fmt.Errorf("router: attempt %s: job for %q, refused %q", key, a.target, a.req.refused)
 		}
-		slots[a.decode.String()]++
+		slots[a.decode]++
 	}
 	for _, w := range l.roster.decodes {
-		if w.slots.ours != slots[w.hb.Peer.String()] || w.pages.ours < 0 {
-			return fmt.Errorf("router: %s: %d slots ours, %d attempts", w.hb.Peer, w.slots.ours, slots[w.hb.Peer.String()])
+		if w.slots.ours != slots[w.hb.Peer] || w.pages.ours < 0 {
+			return fmt.Errorf("router: %s: %d slots ours, %d attempts", w.hb.Peer, w.slots.ours, slots[w.hb.Peer])
 		}
 	}
 	for pool, g := range l.roster.groups {

@@ -79,14 +79,18 @@ func (l *Ledger) Verify() error {
 	if l.counts.sum() != len(l.pages) || l.counts.Total != len(l.pages) {
 		return fmt.Errorf("page: verify: sum %d, total %d, pages %d", l.counts.sum(), l.counts.Total, len(l.pages))
 	}
-	var walked Counts
-	for id, p := range l.pages {
-		*walked.of(p.state)++
+	var states [Quarantined + 1]int
+	for id := range l.pages {
+		p := &l.pages[id]
+		states[p.state]++
 		if (p.state == Free) != (p.owner == Owner{}) {
 			return fmt.Errorf("page: verify: page %d is %s and belongs to %s", id, p.state, p.owner)
 		}
 	}
-	walked.Total = len(l.pages)
+	walked := Counts{Total: len(l.pages)}
+	for state, n := range states {
+		*walked.of(State(state)) = n
+	}
 	if walked != l.counts {
 		return fmt.Errorf("page: verify: counted %+v, kept %+v", walked, l.counts)
 	}
@@ -98,7 +102,7 @@ func (l *Ledger) Verify() error {
 
 // verifyLists checks that the free stack and the zeroing list hold the right pages, each once.
 func (l *Ledger) verifyLists() error {
-	seen := map[ID]bool{}
+	seen := make([]bool, len(l.pages))
 	for _, id := range l.free {
 		if seen[id] || l.pages[id].state != Free {
 			return fmt.Errorf("page: verify: free list: page %d is %s, listed before %t", id, l.pages[id].state, seen[id])
@@ -120,35 +124,57 @@ func (l *Ledger) verifyLists() error {
 
 // verifyOwners checks that each page that is not Free is in the slots of its owner, once, in that owner's state.
 func (l *Ledger) verifyOwners() error {
-	held := map[ID]bool{}
-	for _, o := range l.sorted() {
-		a := l.owners[o]
-		if a.rows < 0 || a.rows > a.reserved || a.readers < 0 || len(a.slots) != l.PagesFor(a.reserved) {
-			return fmt.Errorf("page: verify: owner %s: rows %d, reserved %d, readers %d, pages %d",
-				o, a.rows, a.reserved, a.readers, len(a.slots))
+	held := make([]bool, len(l.pages))
+	n := 0
+	for o, a := range l.owners {
+		took, err := l.verifyOwner(o, a, held)
+		if err != nil {
+			return cmp.Or(l.firstWrong(), err)
 		}
-		if a.state == Zeroing && a.holds() > 0 {
-			return fmt.Errorf("page: verify: owner %s is %s, holds %d", o, a.state, a.holds())
-		}
-		for _, s := range a.slots {
-			p := l.pages[s.Page]
-			if a.state == Zeroing && (p.owner != o || p.gen != s.Gen) {
-				continue // zeroed already, and perhaps taken again
-			}
-			if p.owner != o || p.gen != s.Gen || p.state != a.state {
-				return fmt.Errorf("page: verify: owner %s is %s: page %d generation %d is %s, generation %d, of %s",
-					o, a.state, s.Page, s.Gen, p.state, p.gen, p.owner)
-			}
-			if held[s.Page] {
-				return fmt.Errorf("page: verify: owner %s has page %d twice", o, s.Page)
-			}
-			held[s.Page] = true
-		}
+		n += took
 	}
-	if len(held) != len(l.pages)-l.counts.Free {
-		return fmt.Errorf("page: verify: pages with an owner %d, not free %d", len(held), len(l.pages)-l.counts.Free)
+	if n != len(l.pages)-l.counts.Free {
+		return fmt.Errorf("page: verify: pages with an owner %d, not free %d", n, len(l.pages)-l.counts.Free)
 	}
 	return nil
+}
+
+// firstWrong names the first owner in order with which something is wrong: the same one each time.
+func (l *Ledger) firstWrong() error {
+	held := make([]bool, len(l.pages))
+	for _, o := range l.sorted() {
+		if _, err := l.verifyOwner(o, l.owners[o], held); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verifyOwner marks the pages that an owner holds, and counts them.
+func (l *Ledger) verifyOwner(o Owner, a *account, held []bool) (n int, err error) {
+	if a.rows < 0 || a.rows > a.reserved || a.readers < 0 || len(a.slots) != l.PagesFor(a.reserved) {
+		return 0, fmt.Errorf("page: verify: owner %s: rows %d, reserved %d, readers %d, pages %d",
+			o, a.rows, a.reserved, a.readers, len(a.slots))
+	}
+	if a.state == Zeroing && a.holds() > 0 {
+		return 0, fmt.Errorf("page: verify: owner %s is %s, holds %d", o, a.state, a.holds())
+	}
+	for _, s := range a.slots {
+		p := &l.pages[s.Page]
+		if a.state == Zeroing && (p.owner != o || p.gen != s.Gen) {
+			continue // zeroed already, and perhaps taken again
+		}
+		if p.owner != o || p.gen != s.Gen || p.state != a.state {
+			return 0, fmt.Errorf("page: verify: owner %s is %s: page %d generation %d is %s, generation %d, of %s",
+				o, a.state, s.Page, s.Gen, p.state, p.gen, p.owner)
+		}
+		if held[s.Page] {
+			return 0, fmt.Errorf("page: verify: owner %s has page %d twice", o, s.Page)
+		}
+		held[s.Page] = true
+		n++
+	}
+	return n, nil
 }
 
 // sorted lists the owners in order.
