@@ -6,21 +6,20 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/vmihailenco/msgpack/v5"
-
 	"quire/kvtransfer"
 )
 
 // codec goes through the fields of a message in order, and either writes or reads each: one description serves both
 // directions. The first violation of a limit stays in err; a writer goes on writing, a reader stops.
 type codec struct {
-	enc  *msgpack.Encoder // nil when reading
-	dec  *msgpack.Decoder // nil when writing
-	what string           // the message's name, for errors
-	err  error
+	reads bool
+	out   []byte // what is written so far
+	in    values // what is still to be read
+	what  string // the message's name, for errors
+	err   error
 }
 
-func (c *codec) writing() bool { return c.enc != nil }
+func (c *codec) writing() bool { return !c.reads }
 
 func (c *codec) fail(field, format string, args ...any) {
 	if c.err == nil {
@@ -28,7 +27,7 @@ func (c *codec) fail(field, format string, args ...any) {
 	}
 }
 
-// keep takes note of the library's error.
+// keep takes note of a value that could not be read.
 func (c *codec) keep(field string, err error) {
 	if err != nil {
 		c.fail(field, "%v", err)
@@ -51,10 +50,10 @@ func (c *codec) count(field string, n, limit int) int {
 		return 0
 	}
 	if c.writing() {
-		c.keep(field, c.enc.EncodeArrayLen(n))
+		c.out = appendArray(c.out, n)
 	} else {
 		var err error
-		n, err = c.dec.DecodeArrayLen()
+		n, err = c.in.array()
 		c.keep(field, err)
 	}
 	if n < 0 || n > limit {
@@ -92,30 +91,25 @@ func (c *codec) bytes(field string, p *[]byte, limit int) {
 		if len(*p) > limit {
 			c.fail(field, "length %d, limit %d", len(*p), limit)
 		}
-		b := *p
-		if b == nil {
-			b = []byte{}
-		}
-		c.keep(field, c.enc.EncodeBytes(b))
+		c.out = appendBytes(c.out, *p)
 		return
 	}
-	n := c.length(field, limit)
-	*p = nil
-	if n > 0 && c.err == nil {
-		*p = make([]byte, n)
-		c.keep(field, c.dec.ReadFull(*p))
-	}
+	*p = append([]byte(nil), c.run(field, (*values).bytes, limit)...)
 }
 
-// length reads the length of a byte string.
-func (c *codec) length(field string, limit int) int {
-	n, err := c.dec.DecodeBytesLen()
+// run reads a byte string or a text of at most limit bytes. It shares the message's memory.
+func (c *codec) run(field string, length func(*values) (int, error), limit int) []byte {
+	n, err := length(&c.in)
 	c.keep(field, err)
 	if n < 0 || n > limit {
 		c.fail(field, "length %d, limit %d", n, limit)
-		return 0
 	}
-	return n
+	if c.err != nil {
+		return nil
+	}
+	b, err := c.in.take(n)
+	c.keep(field, err)
+	return b
 }
 
 // fixed is a byte string of exactly len(p) bytes.
@@ -124,14 +118,12 @@ func (c *codec) fixed(field string, p []byte) {
 		return
 	}
 	if c.writing() {
-		c.keep(field, c.enc.EncodeBytes(p))
+		c.out = appendBytes(c.out, p)
 		return
 	}
-	if n := c.length(field, len(p)); n != len(p) {
+	if n := copy(p, c.run(field, (*values).bytes, len(p))); n != len(p) {
 		c.fail(field, "length %d, want %d", n, len(p))
-		return
 	}
-	c.keep(field, c.dec.ReadFull(p))
 }
 
 // text is a string of [0, limit] bytes.
@@ -143,14 +135,10 @@ func (c *codec) text(field string, p *string, limit int) {
 		if len(*p) > limit {
 			c.fail(field, "length %d, limit %d", len(*p), limit)
 		}
-		c.keep(field, c.enc.EncodeString(*p))
+		c.out = appendText(c.out, *p)
 		return
 	}
-	b := make([]byte, c.length(field, limit))
-	if len(b) > 0 {
-		c.keep(field, c.dec.ReadFull(b))
-	}
-	*p = string(b)
+	*p = string(c.run(field, (*values).text, limit))
 }
 
 // slug is a string of [0, limit] characters of [a-z0-9-], as subjects are made of.
@@ -170,10 +158,13 @@ func (c *codec) whole(field string, p *int64, low, high int64) {
 		return
 	}
 	if c.writing() {
-		c.keep(field, c.enc.EncodeInt(*p))
+		c.out = appendInt(c.out, *p)
 	} else {
-		n, err := c.dec.DecodeInt64()
+		n, big, err := c.in.whole()
 		c.keep(field, err)
+		if big {
+			c.fail(field, "%d, want [%d, %d]", uint64(n), low, high)
+		}
 		*p = n
 	}
 	if *p < low || *p > high {
@@ -213,12 +204,15 @@ func (c *codec) wide(field string, p *uint64) {
 		return
 	}
 	if c.writing() {
-		c.keep(field, c.enc.EncodeUint(*p))
+		c.out = appendUint(c.out, *p)
 		return
 	}
-	n, err := c.dec.DecodeUint64()
+	n, big, err := c.in.whole()
 	c.keep(field, err)
-	*p = n
+	if n < 0 && !big {
+		c.fail(field, "%d, want 0 or more", n)
+	}
+	*p = uint64(n)
 }
 
 // flag is a truth value.
@@ -227,10 +221,10 @@ func (c *codec) flag(field string, p *bool) {
 		return
 	}
 	if c.writing() {
-		c.keep(field, c.enc.EncodeBool(*p))
+		c.out = appendBool(c.out, *p)
 		return
 	}
-	v, err := c.dec.DecodeBool()
+	v, err := c.in.flag()
 	c.keep(field, err)
 	*p = v
 }
@@ -241,9 +235,9 @@ func (c *codec) float(field string, p *float32) {
 		return
 	}
 	if c.writing() {
-		c.keep(field, c.enc.EncodeFloat32(*p))
+		c.out = appendFloat(c.out, *p)
 	} else {
-		v, err := c.dec.DecodeFloat32()
+		v, err := c.in.float()
 		c.keep(field, err)
 		*p = v
 	}
@@ -291,17 +285,18 @@ func (c *codec) optional(field string, there bool) bool {
 	return c.count(field, n, 1) == 1
 }
 
+// room is what most messages take.
+const room = 256
+
 // write encodes one message behind the version byte. What breaks a limit is written all the same, for the receiver to refuse.
 func write(what string, fields func(*codec)) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte(Version)
-	enc := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(enc)
-	enc.Reset(&b)
-	enc.UseCompactInts(true)
-	c := codec{enc: enc, what: what}
+	return writeInto(make([]byte, 0, room), what, fields)
+}
+
+func writeInto(b []byte, what string, fields func(*codec)) ([]byte, error) {
+	c := codec{out: append(b, Version), what: what}
 	fields(&c)
-	return b.Bytes(), c.err
+	return c.out, c.err
 }
 
 // read decodes one message. The bytes must be exactly those that write makes of it.
@@ -315,15 +310,12 @@ func read(what string, b []byte, fields func(*codec)) error {
 	if err := Check(b[1:]); err != nil {
 		return fmt.Errorf("wire: %s: %w", what, err)
 	}
-	dec := msgpack.GetDecoder()
-	defer msgpack.PutDecoder(dec)
-	dec.Reset(bytes.NewReader(b[1:]))
-	c := codec{dec: dec, what: what}
+	c := codec{reads: true, in: b[1:], what: what}
 	fields(&c)
 	if c.err != nil {
 		return c.err
 	}
-	again, err := write(what, fields)
+	again, err := writeInto(make([]byte, 0, len(b)), what, fields)
 	if err != nil {
 		return err
 	}
