@@ -1,0 +1,5 @@
+//go:build !invariants && cuda && linux
+
+package cuda
+
+const invariants = false
