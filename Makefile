@@ -1,5 +1,5 @@
 # Shorthands; the commands behind them work alone too.
-.PHONY: build up test sim steps mutate ci cluster clean-cluster fmt
+.PHONY: build up test sim steps mutate ci cluster clean-cluster fmt bench-peers
 
 build:
 	go build -o quire ./cmd/quire
@@ -25,6 +25,13 @@ steps:
 # Take each check out in turn; a test must fail. Some minutes.
 mutate:
 	go run ./e2e/mutate
+
+# Beside llama.cpp, in turns: make bench-peers MODEL=FILE LLAMA_BENCH=... LLAMA_BATCHED_BENCH=... LLAMA_SERVER=... PEERS="-r 5 -json out.json"
+LLAMA_BENCH ?=
+LLAMA_BATCHED_BENCH ?=
+LLAMA_SERVER ?=
+bench-peers: build
+	go run ./bench/peers -quire ./quire -m "$(MODEL)" -llama-bench "$(LLAMA_BENCH)" -llama-batched-bench "$(LLAMA_BATCHED_BENCH)" -llama-server "$(LLAMA_SERVER)" $(PEERS)
 
 ci:
 	.ci/run
