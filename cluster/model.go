@@ -58,9 +58,9 @@ var pools atomic.Uint64
 
 // engine makes a worker's engine over a pool of its own.
 func (l *loaded) engine(o Options, pages int) (model.Engine, uint64, error) {
-	kv := device.F16
-	if o.Model.KVType == "f32" {
-		kv = device.F32
+	kv, err := device.KVType(o.Model.KVType)
+	if err != nil {
+		return nil, 0, err
 	}
 	pool := pools.Add(1)
 	e, err := model.NewEngine(l.dev, l.weights, model.EngineOptions{Pages: pages, PageSize: o.Pool.PageSize, KVType: kv, Pool: pool})
@@ -69,12 +69,12 @@ func (l *loaded) engine(o Options, pages int) (model.Engine, uint64, error) {
 
 // rowBytes is what one token's keys and values take in all layers.
 func (l *loaded) rowBytes(o Options) int {
-	size := 2
-	if o.Model.KVType == "f32" {
-		size = 4
-	}
 	cfg := l.src.Config
-	return cfg.Layers * 2 * cfg.KVHeads * cfg.HeadDim * size
+	kv, err := device.KVType(o.Model.KVType)
+	if err != nil {
+		kv = device.F16 // engine refuses what is no type
+	}
+	return cfg.Layers * device.PoolSpec{KVHeads: cfg.KVHeads, HeadDim: cfg.HeadDim, Type: kv}.RowBytes()
 }
 
 // slug names a model in subjects: its name as far as it fits, and its fingerprint, so that two files of one name never meet.

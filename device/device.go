@@ -64,11 +64,14 @@ type PoolSpec struct {
 	Layers   int
 	KVHeads  int
 	HeadDim  int  // a multiple of 8
-	Type     Type // F16 or F32
+	Type     Type // F16, F32 or, where HeadDim is a multiple of 32, Q8_0
 }
 
 // RowBytes is what one row of one layer takes in a frame: 2 * KVHeads * HeadDim numbers.
-func (s PoolSpec) RowBytes() int { return 2 * s.KVHeads * s.HeadDim * s.Type.size() }
+func (s PoolSpec) RowBytes() int {
+	n, _ := s.Type.RowBytes(s.HeadDim)
+	return 2 * s.KVHeads * n
+}
 
 // Check says whether a pool can be made so.
 func (s PoolSpec) Check() error {
@@ -79,8 +82,10 @@ func (s PoolSpec) Check() error {
 		return fmt.Errorf("device: pool: pages %d of %d rows, layers %d, heads %d of %d", s.Pages, s.PageSize, s.Layers, s.KVHeads, s.HeadDim)
 	case s.HeadDim%8 != 0:
 		return fmt.Errorf("device: pool: head size %d is no multiple of 8", s.HeadDim)
-	case s.Type != F16 && s.Type != F32:
-		return fmt.Errorf("device: pool: keys and values of type %s, F16 and F32 are possible", s.Type)
+	case s.Type == Q8_0 && s.HeadDim%32 != 0:
+		return fmt.Errorf("device: pool: keys and values of type Q8_0 need heads of a multiple of 32, these are of %d", s.HeadDim)
+	case s.Type != F16 && s.Type != F32 && s.Type != Q8_0:
+		return fmt.Errorf("device: pool: keys and values of type %s, F16, F32 and Q8_0 are possible", s.Type)
 	}
 	return nil
 }
@@ -104,7 +109,7 @@ type Pool interface {
 // Type is how numbers are stored.
 type Type uint8
 
-// The types of weights; F16 and F32 are also those of keys and values.
+// The types of weights; F16, F32 and Q8_0 are also those of keys and values.
 const (
 	F32  Type = iota + 1
 	F16       // IEEE half
@@ -171,5 +176,15 @@ func Factors(t Type) []int {
 	return nil
 }
 
-// size is the bytes of one number of a plain type.
-func (t Type) size() int { return types[t].bytes }
+// KVType gives the type of keys and values by its name in flags: f16 ("" too), f32 or q8_0.
+func KVType(name string) (Type, error) {
+	switch name {
+	case "", "f16":
+		return F16, nil
+	case "f32":
+		return F32, nil
+	case "q8_0":
+		return Q8_0, nil
+	}
+	return 0, fmt.Errorf("device: keys and values of type %q: f16, f32 and q8_0 are possible", name)
+}

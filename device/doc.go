@@ -21,6 +21,7 @@
 //
 // # Pages
 //
-// The order of bytes in a frame, and of Pool.Read and Pool.Write, is [layers][rows][2: K, V][kvHeads][headDim]. How a device lays
+// The order of bytes in a frame, and of Pool.Read and Pool.Write, is [layers][rows][2: K, V][kvHeads][headDim], a head of Q8_0 being
+// headDim/32 blocks. How a device lays
 // out its pages is its own affair.
 package device

@@ -23,7 +23,11 @@ const (
 // give other bits anywhere very likely give other bits here.
 func Probe(d Device, kv Type) ([]byte, error) {
 	pr := probe{dev: d, seed: 1}
-	spec := PoolSpec{Number: 1, Pages: 8, PageSize: 16, Layers: 1, KVHeads: probeKVHeads, HeadDim: probeHead, Type: kv}
+	head := probeHead
+	if kv.Quantised() {
+		head = 32
+	}
+	spec := PoolSpec{Number: 1, Pages: 8, PageSize: 16, Layers: 1, KVHeads: probeKVHeads, HeadDim: head, Type: kv}
 	pool, err := d.Pool(spec)
 	if err != nil {
 		return nil, err
@@ -32,11 +36,11 @@ func Probe(d Device, kv Type) ([]byte, error) {
 	rows := probePast + probeRows
 	x, y := pr.buffer(rows, probeDim, true), pr.buffer(rows, probeDim, false)
 	weight := pr.buffer(1, probeDim, true)
-	k, v := pr.buffer(rows, probeKVHeads*probeHead, true), pr.buffer(rows, probeKVHeads*probeHead, true)
-	sin, cos := pr.buffer(rows, probeHead/2, true), pr.buffer(rows, probeHead/2, true)
+	k, v := pr.buffer(rows, probeKVHeads*head, true), pr.buffer(rows, probeKVHeads*head, true)
+	sin, cos := pr.buffer(rows, head/2, true), pr.buffer(rows, head/2, true)
 	ops := []Op{
 		Norm{Out: y, In: x, Weight: weight, Eps: 1e-5},
-		Rotate{Layer: 0, Q: x, K: k, V: v, Sin: sin, Cos: cos, Dims: probeHead},
+		Rotate{Layer: 0, Q: x, K: k, V: v, Sin: sin, Cos: cos, Dims: head},
 		Attend{Layer: 0, Q: x, Out: x, Scale: 0.25},
 		SwiGLU{Out: y, Gate: y, Up: x},
 	}

@@ -15,7 +15,7 @@ import (
 type EngineOptions struct {
 	Pages    int
 	PageSize int         // token slots of a page
-	KVType   device.Type // F16 (the zero value too) or F32
+	KVType   device.Type // F16 (the zero value too), F32 or Q8_0
 	Pool     uint64      // the ledger's number; not zero
 	// Bounds loosen the witness for workers whose compute fingerprints differ. The zero value asks for equal bits.
 	Bounds Bounds

@@ -80,23 +80,34 @@ func (e *deviceEngine) same(a, b []byte) bool {
 	if e.bounds.KV == 0 || bytes.Equal(a, b) {
 		return bytes.Equal(a, b)
 	}
-	size := 2
-	if e.pool.Spec().Type == device.F32 {
-		size = 4
-	}
-	for i := 0; i < len(a); i += size {
-		if !near(stored(a[i:], size), stored(b[i:], size), e.bounds.KV) {
+	typ := e.pool.Spec().Type
+	x, y := stored(a, typ), stored(b, typ)
+	for i := range x {
+		if !near(x[i], y[i], e.bounds.KV) {
 			return false
 		}
 	}
 	return true
 }
 
-func stored(b []byte, size int) float32 {
-	if size == 2 {
-		return device.FromF16(binary.LittleEndian.Uint16(b))
+// stored gives the numbers that keys or values as stored stand for.
+func stored(b []byte, typ device.Type) []float32 {
+	var out []float32
+	n, size := typ.Block()
+	for ; len(b) >= size; b = b[size:] {
+		switch typ {
+		case device.F32:
+			out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(b)))
+		case device.F16:
+			out = append(out, device.FromF16(binary.LittleEndian.Uint16(b)))
+		default:
+			scale := device.FromF16(binary.LittleEndian.Uint16(b))
+			for _, q := range b[2 : 2+n] {
+				out = append(out, scale*float32(int8(q)))
+			}
+		}
 	}
-	return math.Float32frombits(binary.LittleEndian.Uint32(b))
+	return out
 }
 
 // near says whether a is b, bit for bit, or within a bound that is not zero.

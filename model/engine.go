@@ -36,7 +36,7 @@ type Info struct {
 	Dim                      int // length of a hidden vector
 	Vocab                    int
 	Context                  int // tokens the model can take
-	BytesPerRow              int // of all layers: Layers * 2 * KVHeads * HeadDim * bytes of the KV type
+	BytesPerRow              int // of all layers: Layers * 2 * KVHeads * HeadDim numbers of the KV type
 	PageSize                 int // token slots of a page
 	Pages                    int
 	Fingerprints             kvtransfer.Fingerprints

@@ -87,8 +87,8 @@ func story(n, vocab int, seed uint32) []int32 {
 func TestRowsDependOnNothingElse(t *testing.T) {
 	for _, variant := range []string{"portable", "avx2"} {
 		for _, acts := range []string{"int8", "f32"} {
-			for _, kv := range []device.Type{device.F16, device.F32} {
-				if variant == "portable" && (acts == "f32") != (kv == device.F32) {
+			for _, kv := range []device.Type{device.F16, device.F32, device.Q8_0} {
+				if (variant == "portable" && (acts == "f32") != (kv == device.F32)) || (kv == device.Q8_0 && (variant == "portable" || acts == "f32")) {
 					continue // slow, and the same code
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", variant, acts, kv), func(t *testing.T) {
@@ -212,12 +212,13 @@ func (r *rig) amongOthers(tokens []int32) trace {
 // TestWitness admits what was computed, and shows one changed byte anywhere.
 func TestWitness(t *testing.T) {
 	for name, src := range map[string]*model.Source{"embedded": open(t, ""), "mixed types": openFile(t, draw(t, 5, mixed).File)} {
-		t.Run(name, func(t *testing.T) { testWitness(t, src) })
+		t.Run(name, func(t *testing.T) { testWitness(t, src, device.F16) })
 	}
+	t.Run("embedded, Q8_0", func(t *testing.T) { testWitness(t, open(t, ""), device.Q8_0) })
 }
 
-func testWitness(t *testing.T, src *model.Source) {
-	r := newRig(t, src, rigOptions{})
+func testWitness(t *testing.T, src *model.Source, kv device.Type) {
+	r := newRig(t, src, rigOptions{engine: model.EngineOptions{KVType: kv}})
 	tokens := story(70, src.Config.Vocab, 9)
 	s := r.seq(len(tokens))
 	s.step(nil, tokens[:40])

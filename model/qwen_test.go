@@ -196,6 +196,6 @@ func TestQwenRows(t *testing.T) {
 		for _, acts := range []string{"f32", "int8"} {
 			t.Run(acts, func(t *testing.T) { testRows(t, src, cpu.Options{Activations: acts}, device.F16, 60) })
 		}
-		testWitness(t, src)
+		testWitness(t, src, device.F16)
 	})
 }

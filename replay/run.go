@@ -58,7 +58,7 @@ type Machine struct {
 	Source  *model.Source
 	Device  device.Device
 	Weights *model.Weights
-	KVType  device.Type // F16, or F32 where the cluster has it so
+	KVType  device.Type // F16, or F32 or Q8_0 where the cluster has it so
 }
 
 const (

@@ -48,7 +48,7 @@ type benchModelFlags struct {
 	Threads  int    `name:"threads" short:"t" placeholder:"N" help:"Threads that compute; one for each CPU otherwise."`
 	Variant  string `name:"cpu-variant" placeholder:"V" help:"Kernels to compute with: portable, avx2, avx512, avx512vnni, avx512bf16; the fastest that runs here otherwise."`
 	Acts     string `name:"cpu-activations" placeholder:"A" help:"How activations meet quantised weights: int8 or f32."`
-	KVType   string `name:"kv-type" enum:"f16,f32" default:"f16" help:"f16 or f32: how keys and values are kept."`
+	KVType   string `name:"kv-type" enum:"f16,f32,q8_0" default:"f16" help:"f16, f32 or q8_0: how keys and values are kept."`
 	PageSize int    `name:"page-size" default:"16" placeholder:"N" help:"Token slots of a page."`
 	Chunk    int    `name:"chunked-prefill-size" default:"256" placeholder:"N" help:"Rows of one prefill step."`
 }

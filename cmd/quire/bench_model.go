@@ -41,9 +41,8 @@ func (c *benchModelCmd) Run(s streams) error {
 	return c.print(s, r)
 }
 
+// kvType is the type that a flag names; kong has checked its values.
 func kvType(name string) device.Type {
-	if name == "f32" {
-		return device.F32
-	}
-	return device.F16
+	t, _ := device.KVType(name)
+	return t
 }

@@ -70,7 +70,7 @@ type modelFlags struct {
 type poolFlags struct {
 	PageSize int           `name:"page-size" aliases:"block-size" default:"16" placeholder:"N" help:"Token slots of a page."`
 	KVPages  int           `name:"kv-pages" aliases:"num-pages" placeholder:"N" help:"Pages of a worker's pool; chosen by context and memory otherwise."`
-	KVType   string        `name:"kv-type" aliases:"kv-cache-dtype" enum:"f16,f32" default:"f16" help:"f16 or f32: how keys and values are kept."`
+	KVType   string        `name:"kv-type" aliases:"kv-cache-dtype" enum:"f16,f32,q8_0" default:"f16" help:"f16, f32 or q8_0: how keys and values are kept."`
 	Threads  int           `name:"threads" placeholder:"N" help:"Threads that compute; one for each CPU otherwise."`
 	Variant  string        `name:"cpu-variant" placeholder:"V" help:"Kernels to compute with: portable, avx2, avx512, avx512vnni, avx512bf16; the fastest that runs here otherwise."`
 	Acts     string        `name:"cpu-activations" placeholder:"A" help:"How activations meet quantised weights: int8, or f32, which is slower and nearer to the model."`

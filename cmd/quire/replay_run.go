@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"quire/bus"
-	"quire/device"
 	"quire/device/cpu"
 	"quire/model"
 	"quire/replay"
@@ -23,7 +22,7 @@ type replayRunCmd struct {
 	modelFlags
 	tapeSource
 	Frames  bool   `name:"frames" help:"Run decode alone, from the frames that came, through the gate and the witness; prefill and decode otherwise."`
-	KVType  string `name:"kv-type" enum:"f16,f32" default:"f16" help:"f16 or f32: how the cluster keeps keys and values."`
+	KVType  string `name:"kv-type" enum:"f16,f32,q8_0" default:"f16" help:"f16, f32 or q8_0: how the cluster keeps keys and values."`
 	Threads int    `name:"threads" placeholder:"N" help:"Threads that compute; one for each CPU otherwise."`
 	Variant string `name:"cpu-variant" placeholder:"V" help:"Kernels to compute with, where those that answered are not the fastest here."`
 	Acts    string `name:"cpu-activations" placeholder:"A" help:"int8 or f32, as the cluster has it."`
@@ -142,9 +141,7 @@ func (c *replayRunCmd) machine() (m replay.Machine, closeAll func(), err error) 
 	if m.Weights, err = model.LoadWeights(m.Device, m.Source, nil); err != nil {
 		return m, nil, err
 	}
-	if m.KVType = device.F16; c.KVType == "f32" {
-		m.KVType = device.F32
-	}
+	m.KVType = kvType(c.KVType)
 	return m, closeAll, nil
 }
 

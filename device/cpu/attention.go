@@ -177,8 +177,10 @@ func (p *plan) loadTile(sc *attnScratch, v page.View, t attnTile) {
 func (p *pool) values(id page.ID, t attnTile, dst []float32, k *kernels) {
 	dim := p.spec.HeadDim
 	wide := roundUp(dim, panelRows)
-	src := p.value(id, t.layer, t.head)[t.at*dim*p.size:]
+	src := p.value(id, t.layer, t.head)[t.at*p.head:]
 	switch {
+	case p.size == 1:
+		k.widenBlocks(unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), t.n*dim/32)
 	case p.size == 4:
 		for i := range t.n {
 			copy(words32(dst[i*wide:]), words(src[i*dim*4:], dim))
@@ -195,9 +197,13 @@ func (p *pool) values(id page.ID, t attnTile, dst []float32, k *kernels) {
 // keyGroups widens whole groups of 8 slots of K, t.at and t.n being multiples of 8.
 func (p *pool) keyGroups(id page.ID, t attnTile, dst []float32, k *kernels) {
 	dim := p.spec.HeadDim
-	src := p.key(id, t.layer, t.head)[t.at*dim*p.size:]
+	src := p.key(id, t.layer, t.head)[t.at*p.head:]
 	for g := 0; g < t.n; g += 8 {
-		if p.size == 2 {
+		switch p.size {
+		case 1:
+			k.widenKeys(unsafe.Pointer(&dst[g]), tileRows*4, unsafe.Pointer(&src[g*p.head]), dim)
+			continue
+		case 2:
 			k.widen(unsafe.Pointer(&dst[g]), tileRows*4, unsafe.Pointer(&src[g*dim*2]), dim)
 			continue
 		}
@@ -213,6 +219,13 @@ func (p *pool) keyLanes(id page.ID, t attnTile, dst []float32) {
 	src := p.key(id, t.layer, t.head)
 	for i := range t.n {
 		slot := t.at + i
+		if p.size == 1 {
+			group := src[slot/8*8*p.head:]
+			for d := range dim {
+				dst[d*tileRows+i] = keyAt(group, dim, d, slot%8)
+			}
+			continue
+		}
 		from := src[(slot/8*8*dim+slot%8)*p.size:]
 		for d := range dim {
 			if p.size == 2 {

@@ -50,6 +50,9 @@ var avx2 = &kernels{
 	times:      func(dst, x []float32, f float32) { timesRow(&dst[0], &x[0], f, len(x)) },
 	toHalf:     toHalfAVX2,
 	widen:      widenRow,
+
+	widenBlocks: widenBlocksRow,
+	widenKeys:   widenKeysRow,
 }
 
 func floatRowsAVX2(a floatArgs, rows int) {

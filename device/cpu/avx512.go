@@ -27,6 +27,9 @@ var avx512 = &kernels{
 	times:      avx2.times,
 	toHalf:     toHalfAVX2,
 	widen:      widenRow,
+
+	widenBlocks: widenBlocksRow,
+	widenKeys:   widenKeysRow,
 }
 
 // avx512vnni is avx512 with int8 products four at a time (VPDPBUSD).

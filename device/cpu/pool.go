@@ -17,11 +17,13 @@ import (
 //	V  [groups*8][headDim]
 //
 // where groups = pageSize/8 rounded up. Attention runs over K with positions in the lanes and over V with numbers in the lanes,
-// and needs no sum across lanes for either.
+// and needs no sum across lanes for either. With Q8_0 a group of K is [headDim][8] int8 and then the scales, [headDim/32][8] f16; V
+// is blocks as in a frame.
 type pool struct {
 	dev       *Device
 	spec      device.PoolSpec
-	size      int // bytes of a number
+	size      int // bytes of a number; 1 with Q8_0, beside the scales
+	head      int // bytes of a head in a frame
 	half      int // bytes of K, and of V, of one head of one layer of a page
 	pageBytes int
 	data      []byte // [pages][layers][kvHeads][K, V][half]
@@ -32,11 +34,9 @@ func (d *Device) Pool(s device.PoolSpec) (device.Pool, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	p := &pool{dev: d, spec: s, size: 2}
-	if s.Type == device.F32 {
-		p.size = 4
-	}
-	p.half = roundUp(s.PageSize, 8) * s.HeadDim * p.size
+	p := &pool{dev: d, spec: s, size: map[device.Type]int{device.F16: 2, device.F32: 4, device.Q8_0: 1}[s.Type]}
+	p.head = s.RowBytes() / (2 * s.KVHeads)
+	p.half = roundUp(s.PageSize, 8) * p.head
 	p.pageBytes = s.Layers * s.KVHeads * 2 * p.half
 	if p.pageBytes > math.MaxInt/2/s.Pages {
 		return nil, fmt.Errorf("device/cpu: pool: %d pages of %d bytes", s.Pages, p.pageBytes)
@@ -124,12 +124,15 @@ func (p *pool) Write(g page.Grant, r device.Range, src []byte) error {
 
 // readRow copies one slot of one layer out: [2: K, V][kvHeads][headDim].
 func (p *pool) readRow(id page.ID, layer, slot int, dst []byte) {
-	n := p.spec.HeadDim * p.size
+	n := p.head
 	for h := range p.spec.KVHeads {
-		from := p.key(id, layer, h)[slot/8*8*n+slot%8*p.size:]
-		if p.size == 2 {
+		group := p.key(id, layer, h)[slot/8*8*n:]
+		switch from := group[slot%8*p.size:]; p.size {
+		case 1:
+			gatherBlocks(dst[h*n:][:n], group, slot%8)
+		case 2:
 			gather16(halves(dst[h*n:], p.spec.HeadDim), from)
-		} else {
+		default:
 			gather32(words(dst[h*n:], p.spec.HeadDim), from)
 		}
 		copy(dst[(p.spec.KVHeads+h)*n:][:n], p.value(id, layer, h)[slot*n:])
@@ -138,12 +141,15 @@ func (p *pool) readRow(id page.ID, layer, slot int, dst []byte) {
 
 // writeRow copies one slot of one layer in.
 func (p *pool) writeRow(id page.ID, layer, slot int, src []byte) {
-	n := p.spec.HeadDim * p.size
+	n := p.head
 	for h := range p.spec.KVHeads {
-		to := p.key(id, layer, h)[slot/8*8*n+slot%8*p.size:]
-		if p.size == 2 {
+		group := p.key(id, layer, h)[slot/8*8*n:]
+		switch to := group[slot%8*p.size:]; p.size {
+		case 1:
+			scatterBlocks(group, src[h*n:][:n], slot%8)
+		case 2:
 			scatter16(to, halves(src[h*n:], p.spec.HeadDim))
-		} else {
+		default:
 			scatter32(to, words(src[h*n:], p.spec.HeadDim))
 		}
 		copy(p.value(id, layer, h)[slot*n:][:n], src[(p.spec.KVHeads+h)*n:])

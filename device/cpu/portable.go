@@ -22,6 +22,9 @@ var portable = &kernels{
 	times:     timesGo,
 	toHalf:    toHalfGo,
 	widen:     widenGo,
+
+	widenBlocks: widenBlocksGo,
+	widenKeys:   widenKeysGo,
 }
 
 // at reads the i-th T at p.

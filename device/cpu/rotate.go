@@ -56,9 +56,11 @@ func runRotate(p *plan, t *task, w *worker, item int) {
 	s := &p.pool.spec
 	from, to := t.span(item)
 	n := s.RowBytes()
-	if len(w.stored) < n {
-		w.stored = alignedBytes(n)
+	rounded := (s.KVHeads*s.HeadDim + 31) / 32 * actBlock // of keys or values, with Q8_0
+	if len(w.stored) < n+rounded {
+		w.stored = alignedBytes(n + rounded)
 	}
+	tmp := w.stored[n:][:rounded]
 	for i := from; i < to; i++ {
 		sq := &p.batch.Seqs[p.seqOf[i]]
 		pos := sq.From + i - sq.Row
@@ -71,10 +73,10 @@ func runRotate(p *plan, t *task, w *worker, item int) {
 		t.turn(p.dev.kern, t.in.row(i), pos, s.HeadDim)
 		if !sq.Grant.Valid() {
 			at := (t.layer*sq.Rows + i - sq.Row) * n
-			p.storeRow(sq.Scratch[at:at+n], t.in.row(i), t.aux.row(i))
+			p.storeRow(sq.Scratch[at:at+n], t.in.row(i), t.aux.row(i), tmp)
 			continue
 		}
-		p.storeRow(w.stored[:n], t.in.row(i), t.aux.row(i))
+		p.storeRow(w.stored[:n], t.in.row(i), t.aux.row(i), tmp)
 		p.pool.writeRow(sq.Grant.Slot(pos/s.PageSize).Page, t.layer, pos%s.PageSize, w.stored[:n])
 	}
 }
@@ -130,9 +132,14 @@ func (p *plan) prepare(x []float32, bias, norm *buffer, eps float32) {
 	}
 }
 
-// storeRow turns a row of keys and values into what is stored of it.
-func (p *plan) storeRow(dst []byte, k, v []float32) {
-	if p.pool.size == 2 {
+// storeRow turns a row of keys and values into what is stored of it. tmp is room for either as int8 activations.
+func (p *plan) storeRow(dst []byte, k, v []float32, tmp []byte) {
+	switch p.pool.size {
+	case 1:
+		p.dev.kern.storeBlocks(dst[:len(dst)/2], k, tmp)
+		p.dev.kern.storeBlocks(dst[len(dst)/2:], v, tmp)
+		return
+	case 2:
 		p.dev.kern.toHalf(halves(dst, len(k)), k)
 		p.dev.kern.toHalf(halves(dst[len(k)*2:], len(v)), v)
 		return

@@ -149,7 +149,7 @@ func testGather(b *bench) {
 }
 
 func testProbe(b *bench) {
-	for _, kv := range []device.Type{device.F16, device.F32} {
+	for _, kv := range []device.Type{device.F16, device.F32, device.Q8_0} {
 		first, err := device.Probe(b.dev, kv)
 		if err != nil {
 			b.Fatal(err)

@@ -21,6 +21,7 @@ const (
 type paged struct {
 	*bench
 	pool     device.Pool
+	dim      int // of a head
 	led      *page.Ledger
 	sin, cos table
 	tables   [2]device.Buffer
@@ -36,12 +37,16 @@ type past struct {
 
 func newPaged(b *bench, kv device.Type, pageSize int) *paged {
 	b.Helper()
-	s := device.PoolSpec{Number: 5, Pages: 64, PageSize: pageSize, Layers: layers, KVHeads: kvHeads, HeadDim: headDim, Type: kv}
+	dim := headDim
+	if kv.Quantised() {
+		dim = 32
+	}
+	s := device.PoolSpec{Number: 5, Pages: 64, PageSize: pageSize, Layers: layers, KVHeads: kvHeads, HeadDim: dim, Type: kv}
 	pool, err := b.dev.Pool(s)
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := &paged{bench: b, pool: pool, led: page.NewLedger(5, 64, pageSize)}
+	p := &paged{bench: b, pool: pool, dim: dim, led: page.NewLedger(5, 64, pageSize)}
 	for pos := range positions {
 		sin, cos := make([]float32, turned/2), make([]float32, turned/2)
 		for i := range sin {
@@ -74,7 +79,10 @@ func testAttention(b *bench) {
 		kv          device.Type
 		pageSize    int
 		interleaved bool
-	}{{device.F16, 16, true}, {device.F32, 5, false}, {device.F16, 12, false}, {device.F16, 64, true}} {
+	}{
+		{device.F16, 16, true}, {device.F32, 5, false}, {device.F16, 12, false}, {device.F16, 64, true},
+		{device.Q8_0, 16, true}, {device.Q8_0, 5, false}, {device.Q8_0, 128, false},
+	} {
 		p := newPaged(b, c.kv, c.pageSize)
 		a, z := p.seq(1, 150), p.seq(2, 150)
 		for _, n := range [][2]int{{1, 3}, {70, 1}, {5, 66}, {60, 1}, {1, 40}} {
@@ -98,9 +106,13 @@ func (p *paged) chunk(interleaved bool, kv device.Type, seqs []*past, rows []int
 		bt.Seqs = append(bt.Seqs, device.Seq{Row: len(bt.Tokens), Rows: rows[i], From: s.rows, View: s.view, Grant: g})
 		bt.Tokens = append(bt.Tokens, make([]int32, rows[i])...)
 	}
+	part := 2e-3
+	if kv.Quantised() {
+		part = 1e-2 // a number on the border between two int8 may fall to either side
+	}
 	for layer := range layers {
-		q, k, v := p.random(len(bt.Tokens), heads*headDim), p.random(len(bt.Tokens), kvHeads*headDim), p.random(len(bt.Tokens), kvHeads*headDim)
-		out := p.empty(len(bt.Tokens), heads*headDim)
+		q, k, v := p.random(len(bt.Tokens), heads*p.dim), p.random(len(bt.Tokens), kvHeads*p.dim), p.random(len(bt.Tokens), kvHeads*p.dim)
+		out := p.empty(len(bt.Tokens), heads*p.dim)
 		qb := p.buffer(q)
 		got := p.run(bt, out,
 			device.Rotate{Layer: layer, Q: qb, K: p.buffer(k), V: p.buffer(v), Sin: p.tables[0], Cos: p.tables[1], Dims: turned, Interleaved: interleaved},
@@ -113,7 +125,7 @@ func (p *paged) chunk(interleaved bool, kv device.Type, seqs []*past, rows []int
 				p.turn(k[sq.Row+r], pos, interleaved)
 				s.k[layer] = append(s.k[layer], asStored(kv, k[sq.Row+r]))
 				s.v[layer] = append(s.v[layer], asStored(kv, v[sq.Row+r]))
-				p.near("attention", got[sq.Row+r], attend(s, layer, q[sq.Row+r]), 2e-3)
+				p.near("attention", got[sq.Row+r], attend(s, layer, q[sq.Row+r]), part)
 			}
 		}
 	}
@@ -130,7 +142,7 @@ func (p *paged) chunk(interleaved bool, kv device.Type, seqs []*past, rows []int
 }
 
 func (p *paged) turn(x []float32, pos int, interleaved bool) {
-	for h := 0; h < len(x); h += headDim {
+	for h := 0; h < len(x); h += p.dim {
 		for i := range turned / 2 {
 			a, b := h+i, h+i+turned/2
 			if interleaved {
@@ -145,24 +157,42 @@ func (p *paged) turn(x []float32, pos int, interleaved bool) {
 
 func asStored(kv device.Type, row []float32) []float32 {
 	out := append([]float32(nil), row...)
-	if kv == device.F16 {
+	switch kv {
+	case device.F16:
 		for i, v := range out {
 			out[i] = device.FromF16(device.ToF16(v))
+		}
+	case device.Q8_0:
+		for b := 0; b < len(out); b += 32 {
+			roundBlock(out[b : b+32])
 		}
 	}
 	return out
 }
 
+// roundBlock rounds numbers to those that a block of Q8_0 of them stands for.
+func roundBlock(x []float32) {
+	var top float64
+	for _, v := range x {
+		top = math.Max(top, math.Abs(float64(v)))
+	}
+	scale := float64(device.FromF16(device.ToF16(float32(top / 127))))
+	for i, v := range x {
+		x[i] = float32(math.RoundToEven(float64(v)*127/top) * scale)
+	}
+}
+
 // attend is attention of one turned query row over all stored rows, in float64.
 func attend(s *past, layer int, q []float32) []float64 {
 	out := make([]float64, len(q))
+	dim := len(q) / heads
 	for h := range heads {
-		kv := h / (heads / kvHeads) * headDim
+		kv := h / (heads / kvHeads) * dim
 		scores := make([]float64, len(s.k[layer]))
 		top := math.Inf(-1)
 		for t, k := range s.k[layer] {
-			for d := range headDim {
-				scores[t] += float64(q[h*headDim+d]) * float64(k[kv+d]) * 0.3
+			for d := range dim {
+				scores[t] += float64(q[h*dim+d]) * float64(k[kv+d]) * 0.3
 			}
 			top = math.Max(top, scores[t])
 		}
@@ -172,8 +202,8 @@ func attend(s *past, layer int, q []float32) []float64 {
 			sum += scores[t]
 		}
 		for t, v := range s.v[layer] {
-			for d := range headDim {
-				out[h*headDim+d] += scores[t] / sum * float64(v[kv+d])
+			for d := range dim {
+				out[h*dim+d] += scores[t] / sum * float64(v[kv+d])
 			}
 		}
 	}
@@ -182,14 +212,22 @@ func attend(s *past, layer int, q []float32) []float64 {
 
 // testScratch: a row computed again into scratch equals the stored one, which stays as it was.
 func testScratch(b *bench) {
-	p := newPaged(b, device.F16, 16)
-	defer p.pool.Free()
+	for _, kv := range []device.Type{device.F16, device.F32, device.Q8_0} {
+		p := newPaged(b, kv, 16)
+		p.checkScratch()
+		p.pool.Free()
+	}
+}
+
+func (p *paged) checkScratch() {
+	p.Helper()
+	b := p.bench
 	s := p.seq(1, 20)
 	g, err := p.led.Grant(s.o, 0, 20)
 	if err != nil {
 		b.Fatal(err)
 	}
-	k, v := b.random(20, kvHeads*headDim), b.random(20, kvHeads*headDim)
+	k, v := b.random(20, kvHeads*p.dim), b.random(20, kvHeads*p.dim)
 	bt := &device.Batch{Pool: p.pool, Tokens: make([]int32, 20), Seqs: []device.Seq{{Rows: 20, View: s.view, Grant: g}}}
 	kb, vb := b.buffer(k), b.buffer(v)
 	rotate := device.Rotate{Layer: 0, K: kb, V: vb, Sin: p.tables[0], Cos: p.tables[1], Dims: turned}
@@ -219,7 +257,7 @@ func testScratch(b *bench) {
 }
 
 func testPool(b *bench) {
-	for _, kv := range []device.Type{device.F16, device.F32} {
+	for _, kv := range []device.Type{device.F16, device.F32, device.Q8_0} {
 		for _, size := range []int{16, 5, 1} {
 			b.Run(kv.String(), func(t *testing.T) {
 				roundTrip(newPaged(&bench{T: t, dev: b.dev, r: b.r}, kv, size))

@@ -90,5 +90,6 @@ func generate() {
 	wide.write("avx2_dequant", "Panels of weights widened to F32.")
 
 	writeQuants()
+	writeKV()
 	generate512()
 }
