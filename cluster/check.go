@@ -56,6 +56,7 @@ func (c *check) bad(s State, name, do, format string, args ...any) {
 func Check(ctx context.Context, o Options) []Finding {
 	c := &check{o: o}
 	c.machine()
+	c.gpu()
 	c.ports(ctx)
 	c.data()
 	c.ring()

@@ -9,6 +9,7 @@ import (
 
 	"quire/device"
 	"quire/device/cpu"
+	"quire/device/open"
 	_ "quire/embedded" // the model that an empty path opens
 	"quire/model"
 )
@@ -28,9 +29,12 @@ func (c *Cluster) load() (*loaded, error) {
 		return nil, err
 	}
 	c.add("model", func(context.Context) error { return src.Close() })
-	dev, err := cpu.New(c.o.Pool.device())
+	dev, note, err := open.Device(open.Options{Device: c.o.Pool.Device, CPU: c.o.Pool.device()})
 	if err != nil {
 		return nil, err
+	}
+	if note != "" {
+		c.o.Log.Warn(note)
 	}
 	c.add("device", func(context.Context) error { return dev.Close() })
 	w, err := model.LoadWeights(dev, src, c.o.progress("load weights"))
@@ -41,6 +45,14 @@ func (c *Cluster) load() (*loaded, error) {
 	i := dev.Info()
 	c.info.Device = fmt.Sprintf("%s: %s, %d threads", i.Backend, i.Variant, i.Threads)
 	return &loaded{src, dev, w}, nil
+}
+
+// memory is how many bytes weights and pages have.
+func (l *loaded) memory() int64 {
+	if m := device.OwnMemory(l.dev); m > 0 {
+		return m
+	}
+	return memory()
 }
 
 // device gives the options of the CPU device.

@@ -72,6 +72,7 @@ type ModelOptions struct {
 
 // PoolOptions size a worker.
 type PoolOptions struct {
+	Device      string // auto (default), cpu, cuda or cuda:N
 	PageSize    int    // token slots of a page; default 16
 	Pages       int    // of each pool; 0 = chosen by the model's context and the machine's memory
 	Threads     int    // of the device; 0 = one for each CPU

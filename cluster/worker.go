@@ -34,7 +34,7 @@ func (c *Cluster) plan(l *loaded, ids map[kvtransfer.Role][]string) ([]worker, e
 		role            kvtransfer.Role
 		contexts, share int
 	}{{kvtransfer.RolePrefill, prefillContexts, prefillShare}, {kvtransfer.RoleDecode, decodeContexts, decodeShare}} {
-		s := sizing{context: l.src.Config.Context, bytesPerRow: l.rowBytes(c.o), memory: memory(), workers: len(ids[r.role])}
+		s := sizing{context: l.src.Config.Context, bytesPerRow: l.rowBytes(c.o), memory: l.memory(), workers: len(ids[r.role])}
 		for _, id := range ids[r.role] {
 			w := worker{role: r.role, id: id, pages: s.pages(c.o.Pool, r.contexts, r.share), log: c.who(string(r.role), id)}
 			workers = append(workers, w)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"quire/cluster"
+	"quire/device/open"
 	"quire/model"
 	"quire/router"
 )
@@ -68,6 +69,7 @@ type modelFlags struct {
 }
 
 type poolFlags struct {
+	Device   string        `name:"device" default:"auto" placeholder:"D" help:"What computes: auto, cpu, cuda (the first GPU) or cuda:N; auto takes a GPU where there is one."`
 	PageSize int           `name:"page-size" aliases:"block-size" default:"16" placeholder:"N" help:"Token slots of a page."`
 	KVPages  int           `name:"kv-pages" aliases:"num-pages" placeholder:"N" help:"Pages of a worker's pool; chosen by context and memory otherwise."`
 	KVType   string        `name:"kv-type" aliases:"kv-cache-dtype" enum:"f16,f32,q8_0" default:"f16" help:"f16, f32 or q8_0: how keys and values are kept."`
@@ -167,7 +169,10 @@ func (f modelFlags) options(kvType string) (cluster.ModelOptions, error) {
 }
 
 func (f poolFlags) options() (cluster.PoolOptions, error) {
-	o := cluster.PoolOptions{PageSize: f.PageSize, Pages: f.KVPages, Threads: f.Threads, Variant: f.Variant, Activations: f.Acts, Running: f.Running, Chunk: f.Chunk, Lease: f.Lease}
+	o := cluster.PoolOptions{Device: f.Device, PageSize: f.PageSize, Pages: f.KVPages, Threads: f.Threads, Variant: f.Variant, Activations: f.Acts, Running: f.Running, Chunk: f.Chunk, Lease: f.Lease}
+	if err := open.Check(f.Device); err != nil {
+		return o, usage("--%v", err)
+	}
 	for _, n := range []struct {
 		name            string
 		value, min, max int

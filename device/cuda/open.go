@@ -21,6 +21,7 @@ const Built = true
 // Device computes on one GPU. Steps run one at a time on their own stream; frames are copied beside them.
 type Device struct {
 	info   device.Info
+	memory int64 // bytes in all
 	ctx    cu.CUContext
 	module cu.Module
 
@@ -89,7 +90,7 @@ func New(o Options) (device.Device, error) {
 	if len(f.Capability) == len(leastCapability) && f.Capability < leastCapability {
 		return nil, fmt.Errorf("device/cuda: device %d, %s: compute capability %s, the kernels need %s", o.Ordinal, f.Name, f.Capability, leastCapability)
 	}
-	d := &Device{info: device.Info{Backend: "cuda", Variant: ptxVariant(), Version: Version, Arch: runtime.GOARCH, Activations: "f32", Threads: 1}}
+	d := &Device{info: device.Info{Backend: "cuda", Variant: ptxVariant(), Version: Version, Arch: runtime.GOARCH, Activations: "f32", Threads: 1}, memory: f.Memory}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if d.ctx, err = cu.Device(o.Ordinal).MakeContext(cu.SchedAuto); err != nil {
@@ -122,6 +123,9 @@ func (d *Device) start() error {
 
 // Info describes the device.
 func (d *Device) Info() device.Info { return d.info }
+
+// Memory is how many bytes of its own the device has.
+func (d *Device) Memory() int64 { return d.memory }
 
 // enter makes the device's context current for this goroutine; the function that it returns ends that.
 func (d *Device) enter() (leave func(), err error) {
