@@ -128,7 +128,12 @@ func (n Names) prefix() string {
 	return n.Prefix
 }
 
-func (n Names) upper() string { return strings.ToUpper(strings.ReplaceAll(n.prefix(), ".", "_")) }
+func (n Names) upper() string {
+	if n.Prefix == "" {
+		return "QUIRE"
+	}
+	return strings.ToUpper(strings.ReplaceAll(n.Prefix, ".", "_"))
+}
 
 // SharedStreams are the streams that every cluster has one of.
 func SharedStreams(n Names) []StreamSpec {

@@ -10,9 +10,11 @@ func CheckSubject(subject string) error {
 	if subject == "" || len(subject) > 255 {
 		return fmt.Errorf("bus: subject: %d bytes, allowed 1 to 255", len(subject))
 	}
-	for i, t := range tokens(subject) {
+	i := 0
+	for t := range strings.SplitSeq(subject, ".") {
+		i++
 		if t == "" || t == "*" || t == ">" || strings.ContainsAny(t, " \t\r\n") {
-			return fmt.Errorf("bus: subject %q: token %d is %q", subject, i+1, t)
+			return fmt.Errorf("bus: subject %q: token %d is %q", subject, i, t)
 		}
 	}
 	return nil

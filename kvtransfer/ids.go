@@ -3,6 +3,7 @@ package kvtransfer
 import (
 	"encoding/hex"
 	"fmt"
+	"strconv"
 
 	"quire/kvtransfer/page"
 )
@@ -51,7 +52,10 @@ type Key struct {
 }
 
 // String gives <id>-<attempt>, the form used in subjects.
-func (k Key) String() string { return fmt.Sprintf("%s-%d", k.ID, k.Attempt) }
+func (k Key) String() string {
+	b := hex.AppendEncode(make([]byte, 0, 2*len(k.ID)+11), k.ID[:])
+	return string(strconv.AppendUint(append(b, '-'), uint64(k.Attempt), 10))
+}
 
 // Owner is the name under which the page ledger knows this attempt.
 func (k Key) Owner() page.Owner { return page.Owner{Handoff: k.ID, Attempt: k.Attempt} }
