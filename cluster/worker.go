@@ -56,7 +56,7 @@ func (c *Cluster) startWorker(ctx context.Context, l *loaded, w worker) error {
 	model, slug := l.src.Name, slug(l.src.Name, l.src.Fingerprint)
 	if w.role == kvtransfer.RolePrefill {
 		s, err := prefill.Start(ctx, prefill.Config{ID: w.id, Model: model, ModelSlug: slug, PoolNumber: w.pool, Slots: c.o.Pool.Running,
-			Chunk: c.o.Pool.Chunk, MaxModelLen: c.o.Model.MaxLen, MixedCompute: c.o.Door.MixedCompute, Bus: w.bus, Names: c.o.names(),
+			Chunk: c.o.Pool.Chunk, Lease: kvtransfer.Tick(c.o.Pool.Lease.Microseconds()), MaxModelLen: c.o.Model.MaxLen, MixedCompute: c.o.Door.MixedCompute, Bus: w.bus, Names: c.o.names(),
 			Keys: w.ring, Engine: w.engine, Log: w.log, Version: c.o.Version})
 		if err != nil {
 			return err

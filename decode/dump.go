@@ -17,7 +17,7 @@ func (l *Loop) Dump() string {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{l.draining, "draining"}, {l.journalFull, "journal-full"}, {l.stopped, "stopped"}} {
+	}{{l.draining, "draining"}, {l.journalFull, "journal-full"}, {l.Stalled(), "stalled"}, {l.stopped, "stopped"}} {
 		if f.on {
 			fmt.Fprintf(&b, " %s", f.name)
 		}

@@ -33,6 +33,7 @@ type life struct {
 	asks       map[uint64]string       // where to answer requests
 	handles    uint64                  // the last one given out
 	full       bool                    // the journal's buffer, as the loop knows it
+	silent     bool                    // the device does not answer
 
 	pickers map[kvtransfer.Key]*model.Picker // the step goroutine's alone, but for forgets
 	traces  map[kvtransfer.Key]*trace        // of taped attempts
@@ -135,6 +136,10 @@ func (l *life) handle(ev Event) {
 	for _, e := range l.loop.Handle(ev) {
 		l.perform(e)
 	}
+	if silent := l.loop.Stalled(); silent != l.silent {
+		l.silent = silent
+		l.tellSilence()
+	}
 	if (drain || l.loop.draining) && l.loop.Idle() {
 		select {
 		case <-l.drained:
@@ -142,6 +147,15 @@ func (l *life) handle(ev Event) {
 			close(l.drained)
 		}
 	}
+}
+
+// tellSilence says when the device stops to answer, and when it does again.
+func (l *life) tellSilence() {
+	if l.silent {
+		l.cfg.Log.Error("decode: the device does not answer: no heartbeat until it does", "id", l.peer.ID, "epoch", l.peer.Epoch)
+		return
+	}
+	l.cfg.Log.Info("decode: the device answers again", "id", l.peer.ID, "epoch", l.peer.Epoch)
 }
 
 // register gives an event's delivery or request the handle by which the loop answers it.

@@ -77,6 +77,8 @@ type Loop struct {
 	releases []release
 	strays   strays
 
+	stalls [calls]kvtransfer.Stall // what is with the engine, by kind
+
 	draining    bool
 	journalFull bool
 	stopped     bool
@@ -142,6 +144,7 @@ func (l *Loop) Handle(ev Event) []Effect {
 }
 
 func (l *Loop) dispatch(ev Event) {
+	l.reported(ev)
 	switch e := ev.(type) {
 	case Tick:
 		l.onTick(e)
@@ -186,7 +189,10 @@ func (l *Loop) dispatch(ev Event) {
 }
 
 // do adds an effect.
-func (l *Loop) do(e Effect) { l.out = append(l.out, e) }
+func (l *Loop) do(e Effect) {
+	l.began(e)
+	l.out = append(l.out, e)
+}
 
 // bug stops the process: an invariant broke, and nothing that this loop knows can be trusted any more.
 func (l *Loop) bug(format string, args ...any) {
@@ -207,7 +213,11 @@ func (l *Loop) broken(err kvtransfer.Error) bool {
 
 // onTick takes the time: it ends what is late, forgets what need not be kept, and sends the heartbeat.
 func (l *Loop) onTick(e Tick) {
+	passed := e.Now - l.now
 	l.now = max(l.now, e.Now)
+	if l.pass(passed); l.stopped {
+		return
+	}
 	for _, h := range l.takeDue() {
 		if err := h.in.Late(l.now); !err.IsZero() {
 			l.end(h, err)
@@ -219,7 +229,7 @@ func (l *Loop) onTick(e Tick) {
 		}
 	}
 	l.silentRouters()
-	if l.now >= l.nextBeat {
+	if l.now >= l.nextBeat && !l.Stalled() {
 		l.beat()
 	}
 }

@@ -48,6 +48,9 @@ func (l *Loop) onReserve(e ReserveAsked) {
 
 // wrong says why this worker takes a request at no time, or takes none at all.
 func (l *Loop) wrong(r kvtransfer.Reserve) kvtransfer.Error {
+	if l.Stalled() {
+		return kvtransfer.Errorf(kvtransfer.DeviceFailed, "decode: reserve: the device has not answered for %d ms", l.quiet()/kvtransfer.Millisecond)
+	}
 	if err := admit(r, l.room()); !err.IsZero() {
 		return err
 	}

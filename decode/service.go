@@ -12,6 +12,7 @@ import (
 	"quire/bus"
 	"quire/journal"
 	"quire/kvtransfer"
+	"quire/kvtransfer/page"
 	"quire/kvtransfer/seal"
 	"quire/model"
 	"quire/tape"
@@ -105,6 +106,11 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Pool == 0 {
 		return nil, fmt.Errorf("decode: %s: pool number 0", cfg.ID)
 	}
+	if last := cfg.Engine.Info().Pages - 1; last >= 0 {
+		if err := cfg.Engine.Zero([]page.ID{page.ID(last)}); err != nil {
+			return nil, fmt.Errorf("decode: %s: pool of %d pages: %w", cfg.ID, last+1, err)
+		}
+	}
 	signer, err := cfg.Keys.Signer(kvtransfer.RoleDecode)
 	if err != nil {
 		return nil, fmt.Errorf("decode: key: %w", err)
@@ -126,11 +132,12 @@ func (s *Service) supervise() {
 		l := s.life.Load()
 		<-l.ctx.Done()
 		err := context.Cause(l.ctx)
-		l.close()
 		if !errors.Is(err, errNewEpoch) {
-			s.cancel(err)
+			s.cancel(err) // before the life is over: a device that hangs may never let go of it
+			l.close()
 			return
 		}
+		l.close()
 		s.cfg.Log.Warn("decode starts a new epoch", "id", s.cfg.ID, "epoch", l.peer.Epoch, "error", err)
 		if err := s.cfg.Engine.Zero(l.allPages()); err != nil {
 			s.cancel(fmt.Errorf("decode: pool: %w", err))

@@ -61,6 +61,9 @@ func (l *Loop) Dump() string {
 		}
 		b.WriteByte('\n')
 	}
+	if l.Stalled() {
+		b.WriteString("stalled\n")
+	}
 	for _, f := range l.flight {
 		fmt.Fprintf(&b, "flight %x-%d/%x/%d\n", f.Key.ID[:2], f.Key.Attempt, f.Claim[:2], f.Index)
 	}

@@ -15,6 +15,7 @@ type LoopConfig struct {
 	Slots        int             // hand-offs worked on at once, >= 1
 	Chunk        int             // tokens of a step at most; 0 = DefaultChunk
 	InFlight     int             // frames being sealed or stored at once; 0 = DefaultInFlight
+	Lease        kvtransfer.Tick // how long the device may owe an answer; 0 = 10 s
 	MaxPayload   int             // bytes that the bus takes in one message
 	MaxModelLen  int             // tokens of a prompt at most; 0 = what context and pool allow
 	MixedCompute bool            // take reservations of another compute fingerprint
@@ -31,7 +32,8 @@ const (
 	forgetDecode    = 300 * kvtransfer.Second
 	zeroTries       = 3
 	stepTries       = 2
-	waitParts       = 3 // a job waits for pages during 2/3 of its lease
+	waitParts       = 3 // a job waits for pages, or a device, during 2/3 of its lease
+	defaultLease    = 10 * kvtransfer.Second
 )
 
 // Loop holds a prefill worker's state and makes all its decisions. It is not safe for use from several goroutines.
@@ -50,9 +52,11 @@ type Loop struct {
 	sendTurn int        // attempt with which the next frame starts
 	perToken kvtransfer.Tick
 	asked    asked
-	flight   []FrameID // frames with the sealer or the stream
-	zeroing  int       // failed tries of zeroing in a row
-	releases []release // pages out to be zeroed, oldest first
+	flight   []FrameID        // frames with the sealer or the stream
+	zeroing  int              // failed tries of zeroing in a row
+	releases []release        // pages out to be zeroed, oldest first
+	stepping kvtransfer.Stall // steps that are out
+	clearing kvtransfer.Stall // zeroings that are out
 	draining bool
 	drained  bool
 	halted   bool
@@ -128,6 +132,9 @@ func New(cfg LoopConfig) *Loop {
 	if cfg.KeyPair == nil {
 		cfg.KeyPair = seal.NewKeyPair
 	}
+	if cfg.Lease <= 0 {
+		cfg.Lease = defaultLease
+	}
 	cfg.Slots = max(1, cfg.Slots)
 	return &Loop{cfg: cfg, ledger: page.NewLedger(cfg.Pool, cfg.Info.Pages, cfg.Info.PageSize)}
 }
@@ -136,7 +143,10 @@ func New(cfg LoopConfig) *Loop {
 func (l *Loop) Handle(ev Event) []Effect {
 	l.fx = nil
 	if l.halted {
-		return nil
+		if j, ok := ev.(Job); ok {
+			l.job(j)
+		}
+		return l.fx
 	}
 	switch ev := ev.(type) {
 	case Tick:
@@ -190,7 +200,7 @@ func (l *Loop) pump() {
 	}
 	if ids := l.ledger.TakeZeroing(); len(ids) > 0 {
 		l.releases = append(l.releases, release{first: ids[0], at: l.now})
-		l.emit(Zero{Pages: ids})
+		l.zero(ids)
 	}
 	l.attempts = keep(l.attempts, func(a *attempt) bool { return !a.told || a.inStep || a.seals > 0 })
 	l.startStep()
@@ -198,7 +208,7 @@ func (l *Loop) pump() {
 	for _, a := range l.attempts {
 		l.sendManifest(a)
 	}
-	more := pulls(l.cfg.Slots, len(l.attempts), l.asked, l.waiting(), l.draining)
+	more := pulls(l.cfg.Slots, len(l.attempts), l.asked, l.waiting() || l.Stalled(), l.draining)
 	if more.direct {
 		l.asked.direct = true
 		l.emit(PullJob{Direct: true})
@@ -284,9 +294,8 @@ func (l *Loop) abort(a *attempt, why kvtransfer.Error) {
 
 // check stops the loop on an error that cannot be: the ledger refused what the loop's own state allows.
 func (l *Loop) check(err error) {
-	if err != nil && !l.halted {
-		l.halted = true
-		l.emit(Halt{Error: kvtransfer.Errorf(kvtransfer.Invariant, "prefill: %v", err)})
+	if err != nil {
+		l.halt(kvtransfer.Errorf(kvtransfer.Invariant, "prefill: %v", err))
 	}
 }
 

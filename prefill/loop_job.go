@@ -64,8 +64,12 @@ func (l *Loop) refuse(ev Job) kvtransfer.Error {
 	r, info := ev.Reservation, l.cfg.Info
 	n := len(ev.Tokens)
 	switch {
+	case l.halted:
+		return kvtransfer.Errorf(kvtransfer.WorkerLost, "prefill: %s stops", l.cfg.Peer)
 	case l.draining:
 		return kvtransfer.Errorf(kvtransfer.Draining, "prefill: %s is shutting down", l.cfg.Peer)
+	case l.Stalled():
+		return l.stall()
 	case len(l.attempts)+l.asked.n() >= l.cfg.Slots+kvtransfer.DirectSlots: // it was not asked for
 		return kvtransfer.Errorf(kvtransfer.Overloaded, "prefill: %d hand-offs, slots %d + %d", len(l.attempts), l.cfg.Slots, kvtransfer.DirectSlots)
 	case n != r.N || n < 1:

@@ -47,6 +47,7 @@ func (l *Loop) startStep() {
 		l.step.parts = append(l.step.parts, stepPart{frame: FrameID{Key: a.out.Key(), Claim: a.out.ClaimID()}, grant: grant})
 		work[i] = model.Work{View: a.view, Grant: grant, Tokens: a.tokens[s.from:s.to], From: s.from, Hidden: s.to == len(a.tokens)}
 	}
+	l.stepping.Began()
 	l.emit(Compute{Step: l.steps, Work: work})
 }
 
@@ -58,6 +59,7 @@ func (l *Loop) chunkDone(ev ChunkDone) {
 	}
 	s := l.step
 	l.step = nil
+	l.stepping.Ended()
 	l.stats.Steps++
 	if ev.Err == nil && len(ev.Hidden) != len(s.parts) {
 		l.check(kvtransfer.Errorf(kvtransfer.Invariant, "step %d: parts %d, results %d", ev.Step, len(s.parts), len(ev.Hidden)))
@@ -124,6 +126,7 @@ func (l *Loop) ping() {
 // zeroed frees pages that hold zeros now. A device that cannot zero them after some tries stops the process: pages that may
 // hold a prompt are never given out.
 func (l *Loop) zeroed(ev Zeroed) {
+	l.clearing.Ended()
 	if ev.Err == nil {
 		l.zeroing = 0
 		l.check(l.ledger.Zeroed(ev.Pages))
@@ -131,12 +134,16 @@ func (l *Loop) zeroed(ev Zeroed) {
 		return
 	}
 	if l.zeroing++; l.zeroing < zeroTries {
-		l.emit(Zero{Pages: ev.Pages})
+		l.zero(ev.Pages)
 		return
 	}
-	l.halted = true
-	l.emit(Halt{Error: kvtransfer.Errorf(kvtransfer.DeviceFailed, "prefill: zeroing %d pages failed %d times: %v",
-		len(ev.Pages), l.zeroing, ev.Err)})
+	l.halt(kvtransfer.Errorf(kvtransfer.DeviceFailed, "prefill: zeroing %d pages failed %d times: %v", len(ev.Pages), l.zeroing, ev.Err))
+}
+
+// zero has pages cleared.
+func (l *Loop) zero(ids []page.ID) {
+	l.clearing.Began()
+	l.emit(Zero{Pages: ids})
 }
 
 // freed tells that pages are free.

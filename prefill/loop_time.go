@@ -9,7 +9,9 @@ import (
 
 // tick moves time on: claims are repeated, and what ran out ends.
 func (l *Loop) tick(now kvtransfer.Tick) {
+	passed := now - l.now
 	l.now = max(l.now, now)
+	l.pass(passed)
 	for _, a := range l.attempts {
 		if a.out.Tick(l.now) {
 			l.emit(SendClaim{To: a.out.Reservation().Decode, Msg: a.out.Claim()})
@@ -60,13 +62,15 @@ type Figures struct {
 	Slots, SlotsFree int
 	Running          int
 	Draining         bool
+	Silent           bool // the device does not answer: no heartbeat is to be sent
 }
 
 // Figures says what the worker can take. A worker on which a job waits for pages has no free slot.
 func (l *Loop) Figures() Figures {
 	limit, _ := l.limit()
-	f := Figures{MaxModelLen: limit, Pages: l.ledger.Counts(), Slots: l.cfg.Slots, Running: len(l.attempts), Draining: l.draining}
-	if !l.draining && !l.waiting() {
+	f := Figures{MaxModelLen: limit, Pages: l.ledger.Counts(), Slots: l.cfg.Slots, Running: len(l.attempts), Draining: l.draining || l.halted,
+		Silent: l.Stalled() && !l.halted}
+	if !f.Draining && !l.waiting() {
 		f.SlotsFree = max(0, l.cfg.Slots-len(l.attempts))
 	}
 	return f

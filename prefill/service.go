@@ -12,6 +12,7 @@ import (
 	"quire/bus"
 	"quire/journal"
 	"quire/kvtransfer"
+	"quire/kvtransfer/page"
 	"quire/kvtransfer/seal"
 	"quire/kvtransfer/wire"
 	"quire/model"
@@ -26,13 +27,14 @@ type Keys interface {
 
 // Config is what a prefill worker runs with.
 type Config struct {
-	ID           string // slug, unique among prefill workers
-	Model        string // full name
-	ModelSlug    string // as in job subjects
-	PoolNumber   uint64 // of the engine's page pool, not 0
-	Slots        int    // hand-offs at once; 0 = DefaultSlots
-	Chunk        int    // tokens of a step at most; 0 = DefaultChunk
-	MaxModelLen  int    // tokens of a prompt at most; 0 = what context and pool allow
+	ID           string          // slug, unique among prefill workers
+	Model        string          // full name
+	ModelSlug    string          // as in job subjects
+	PoolNumber   uint64          // of the engine's page pool, not 0
+	Slots        int             // hand-offs at once; 0 = DefaultSlots
+	Chunk        int             // tokens of a step at most; 0 = DefaultChunk
+	MaxModelLen  int             // tokens of a prompt at most; 0 = what context and pool allow
+	Lease        kvtransfer.Tick // how long the device may owe an answer; 0 = 10 s
 	MixedCompute bool
 	Version      string // of the build, for the journal
 	Bus          bus.Bus
@@ -50,6 +52,7 @@ const (
 	storeTimeout = 4 * time.Second        // of one publish; then the same bytes are sent again
 	closeTimeout = time.Second            // for the journal's last facts
 	abandonWait  = 500 * time.Millisecond // for the last aborts
+	leaveWait    = time.Second            // for the last jobs and aborts of a worker that must stop
 	jobAckWait   = 30 * time.Second
 	jobPending   = 1024 // jobs not yet acknowledged, of all workers that share the consumer
 	senders      = 4    // goroutines that read, seal and store frames
@@ -77,6 +80,7 @@ type Service struct {
 	want    chan struct{} // one signal for each job that any worker may take
 	// wantDirect is the same for jobs addressed to this worker.
 	wantDirect chan struct{}
+	silent     bool                    // run's alone: no heartbeat goes out
 	jobs       map[uint64]bus.Delivery // run's alone: pulled and not yet acknowledged
 	nextJob    uint64
 
@@ -88,6 +92,7 @@ type Service struct {
 	subs    []bus.Sub // the first two read jobs
 	unwatch func()
 	drained chan struct{}
+	joined  chan struct{} // closed when subs is whole
 	snap    atomic.Pointer[Snapshot]
 
 	unsigned atomic.Uint64 // see Snapshot
@@ -110,6 +115,11 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Slots == 0 {
 		cfg.Slots = DefaultSlots
 	}
+	if last := cfg.Engine.Info().Pages - 1; last >= 0 {
+		if err := cfg.Engine.Zero([]page.ID{page.ID(last)}); err != nil {
+			return nil, fmt.Errorf("prefill: pool of %d pages: %w", last+1, err)
+		}
+	}
 	if cfg.ID == kvtransfer.AnyWorker {
 		return nil, fmt.Errorf("prefill: id %q: in a job's subject it means any worker; choose another", cfg.ID)
 	}
@@ -118,7 +128,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("prefill: key: %w", err)
 	}
 	s := &Service{cfg: cfg, signer: signer, start: time.Now(), events: make(chan input, queuedEvents),
-		want: make(chan struct{}, 1), wantDirect: make(chan struct{}, 1), jobs: map[uint64]bus.Delivery{}, drained: make(chan struct{})}
+		want: make(chan struct{}, 1), wantDirect: make(chan struct{}, 1), jobs: map[uint64]bus.Delivery{}, drained: make(chan struct{}), joined: make(chan struct{})}
 	for _, q := range []*queue[func()]{&s.control, &s.frames, &s.steps, &s.zeros} {
 		q.init()
 	}
@@ -131,7 +141,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s.loop = New(LoopConfig{Peer: s.peer, Info: cfg.Engine.Info(), Pool: cfg.PoolNumber, Slots: cfg.Slots, Chunk: cfg.Chunk,
-		MaxPayload: cfg.Bus.Limits().MaxPayload, MaxModelLen: cfg.MaxModelLen, MixedCompute: cfg.MixedCompute,
+		Lease: cfg.Lease, MaxPayload: cfg.Bus.Limits().MaxPayload, MaxModelLen: cfg.MaxModelLen, MixedCompute: cfg.MixedCompute,
 		PromptKey: cfg.Keys.PromptKey(), Entropy: entropy})
 	s.journal = s.newJournal()
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -143,6 +153,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 		s.Close()
 		return nil, err
 	}
+	close(s.joined)
 	return s, nil
 }
 
@@ -190,6 +201,9 @@ func (s *Service) handle(ev Event) {
 // beat publishes the heartbeat and renews the snapshot.
 func (s *Service) beat() {
 	f := s.snapshot().Figures
+	if s.quiet(f.Silent) {
+		return
+	}
 	prints := s.cfg.Engine.Info().Fingerprints
 	body, err := wire.Encode(&kvtransfer.Heartbeat{Peer: s.peer, Model: s.cfg.Model, ModelSlug: s.cfg.ModelSlug, Pool: prints.Pool(),
 		Fingerprints: prints, MaxModelLen: f.MaxModelLen, PageSize: s.cfg.Engine.Info().PageSize, Pages: f.Pages, Slots: f.Slots,

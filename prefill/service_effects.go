@@ -62,7 +62,8 @@ func (s *Service) perform(fx Effect) {
 	case Drained:
 		close(s.drained)
 	case Halt:
-		s.stop(fx.Error)
+		s.beat() // routers hear that it takes no more
+		s.wg.Go(func() { s.leave(fx.Error) })
 	}
 }
 

@@ -72,6 +72,41 @@ func (s *Service) Close() error {
 	return errors.Join(errs...)
 }
 
+// leave stops the worker once no more jobs come and decodes know that what they wait for will not.
+func (s *Service) leave(why error) {
+	flushed := make(chan struct{})
+	go func() {
+		select {
+		case <-s.joined:
+		case <-s.ctx.Done():
+			return
+		}
+		for _, sub := range s.subs[:2] {
+			s.warn("drain", sub.Drain())
+		}
+		s.control.push(func() { close(flushed) })
+	}()
+	select {
+	case <-flushed:
+	case <-time.After(leaveWait):
+	case <-s.ctx.Done():
+	}
+	s.stop(why)
+}
+
+// quiet says whether the worker is silent, and tells when that changes.
+func (s *Service) quiet(now bool) bool {
+	if now != s.silent {
+		s.silent = now
+		if now {
+			s.cfg.Log.Error("prefill: the device does not answer: no heartbeat until it does", "id", s.cfg.ID, "epoch", s.peer.Epoch)
+		} else {
+			s.cfg.Log.Info("prefill: the device answers again", "id", s.cfg.ID, "epoch", s.peer.Epoch)
+		}
+	}
+	return now
+}
+
 var errClosed = errors.New("prefill: closed")
 
 // stop ends the worker for a reason.

@@ -136,7 +136,7 @@ const (
 // New makes a loop at tick 0 with nobody present and the bus down.
 func New(cfg LoopConfig) *Loop {
 	return &Loop{
-		cfg: cfg, policy: cfg.Policy.withDefaults(), roster: newRoster(), queue: newQueue(),
+		cfg: cfg, policy: cfg.Policy.withDefaults(), roster: newRoster(cfg.Policy.withDefaults().Silence), queue: newQueue(),
 		requests: map[uint64]*request{}, byID: map[kvtransfer.HandoffID]*request{},
 		attempts: map[kvtransfer.Key]*attempt{}, closing: map[kvtransfer.Key]*closing{},
 		running: map[string]int{}, stats: newStats(),

@@ -124,7 +124,7 @@ func (l *Loop) reserved(ev Reserved) {
 func (l *Loop) refusedBy(a *attempt, err kvtransfer.Error) {
 	l.stats.ReserveRefused++
 	switch err.Code {
-	case kvtransfer.PoolExhausted, kvtransfer.Overloaded, kvtransfer.Draining: // another router was quicker
+	case kvtransfer.PoolExhausted, kvtransfer.Overloaded, kvtransfer.Draining, kvtransfer.DeviceFailed: // another router was quicker, or it hangs
 		l.shut(a.decode)
 		l.elsewhere(a)
 	case kvtransfer.JournalDown, kvtransfer.BusDown, kvtransfer.Mismatch, kvtransfer.ModelNotFound:

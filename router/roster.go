@@ -72,10 +72,11 @@ type roster struct {
 	prefills map[string]*worker // by id
 	decodes  map[string]*worker // by id
 	groups   map[string]*share  // prefill slots by Heartbeat.Pool
+	silence  kvtransfer.Tick    // after which what a prefill said of its slots counts no more
 }
 
-func newRoster() roster {
-	return roster{prefills: map[string]*worker{}, decodes: map[string]*worker{}, groups: map[string]*share{}}
+func newRoster(silence kvtransfer.Tick) roster {
+	return roster{silence: silence, prefills: map[string]*worker{}, decodes: map[string]*worker{}, groups: map[string]*share{}}
 }
 
 func (r *roster) of(role kvtransfer.Role) map[string]*worker {
@@ -111,7 +112,7 @@ func (r *roster) hear(now kvtransfer.Tick, hb kvtransfer.Heartbeat) (reborn bool
 		w.pages.heard(now, hb.Pages.Total-hb.Pages.Free)
 		return reborn
 	}
-	r.group(hb.Pool).heard(now, r.busy(hb.Pool))
+	r.group(hb.Pool).heard(now, r.busy(now, hb.Pool))
 	return reborn
 }
 
@@ -130,11 +131,12 @@ func (r *roster) group(pool string) *share {
 	return g
 }
 
-// busy is how many prefill slots of a pool are taken by their own account.
-func (r *roster) busy(pool string) int {
+// busy is how many prefill slots of a pool are taken by their own account. A worker that takes nothing more, or is silent, has no slot to
+// be counted: neither free nor taken.
+func (r *roster) busy(now kvtransfer.Tick, pool string) int {
 	n := 0
 	for _, w := range r.prefills {
-		if w.hb.Pool == pool {
+		if w.hb.Pool == pool && !w.hb.Draining && now-w.heard <= r.silence {
 			n += w.hb.Slots - w.hb.SlotsFree
 		}
 	}
@@ -183,7 +185,7 @@ func (w *worker) tokens() int {
 func (w *worker) pagesFor(rows int) int { return (rows + w.hb.PageSize - 1) / w.hb.PageSize }
 
 func (r roster) clone() roster {
-	out := newRoster()
+	out := newRoster(r.silence)
 	copyOf := func(to, from map[string]*worker) {
 		for id, w := range from {
 			c := *w

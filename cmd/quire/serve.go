@@ -51,6 +51,7 @@ func serve(start func(context.Context) (*cluster.Cluster, error), ready func(*cl
 	select {
 	case <-stop:
 	case died = <-c.Dead():
+		time.AfterFunc(lastTime, func() { os.Exit(exitFailed) }) // what hangs, a device say, ends with the process
 	}
 	drain, done := context.WithTimeout(context.Background(), drainTime)
 	defer done()

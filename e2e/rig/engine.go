@@ -15,6 +15,31 @@ type Engine struct {
 	Pool uint64
 
 	steps, witnesses, reads, writes atomic.Int64
+
+	before func(call string) error // see WorkerOptions
+	claims int                     // see WorkerOptions
+}
+
+func (e *Engine) wait(call string) error {
+	if e.before == nil {
+		return nil
+	}
+	return e.before(call)
+}
+
+// Info implements model.Engine.
+func (e *Engine) Info() model.Info {
+	i := e.Engine.Info()
+	i.Pages = max(i.Pages, e.claims)
+	return i
+}
+
+// Zero implements model.Engine.
+func (e *Engine) Zero(pages []page.ID) error {
+	if err := e.wait("zero"); err != nil {
+		return err
+	}
+	return e.Engine.Zero(pages)
 }
 
 // Steps is how many compute steps ran over the pages, witnesses of part (b) included.
@@ -29,12 +54,18 @@ func (e *Engine) Writes() int64 { return e.writes.Load() }
 // Step implements model.Engine.
 func (e *Engine) Step(work []model.Work) ([]model.Result, error) {
 	e.steps.Add(1)
+	if err := e.wait("step"); err != nil {
+		return nil, err
+	}
 	return e.Engine.Step(work)
 }
 
 // WitnessRows implements model.Engine.
 func (e *Engine) WitnessRows(v page.View, tokens []int32, from int) (int, error) {
 	e.witnesses.Add(1)
+	if err := e.wait("witness"); err != nil {
+		return 0, err
+	}
 	return e.Engine.WitnessRows(v, tokens, from)
 }
 
@@ -47,6 +78,9 @@ func (e *Engine) Read(v page.View, r model.Range, dst []byte) ([]byte, error) {
 // Write implements model.Engine.
 func (e *Engine) Write(g page.Grant, r model.Range, src []byte) error {
 	e.writes.Add(1)
+	if err := e.wait("write"); err != nil {
+		return err
+	}
 	return e.Engine.Write(g, r, src)
 }
 

@@ -140,7 +140,9 @@ func (s *prefillShell) beats() {
 	m := kvtransfer.Heartbeat{Peer: s.peer, Model: "fake", ModelSlug: "fake", Pool: prints.Pool(), Fingerprints: prints,
 		MaxModelLen: f.MaxModelLen, PageSize: s.dev.info.PageSize, Pages: f.Pages, Slots: f.Slots, SlotsFree: f.SlotsFree,
 		Running: f.Running, Draining: f.Draining}
-	_ = s.p.c.publish(bus.Msg{Subject: s.w.names.Heartbeat("prefill", s.peer.ID), Data: s.sign(kvtransfer.KindHeartbeat, &m)})
+	if !f.Silent {
+		_ = s.p.c.publish(bus.Msg{Subject: s.w.names.Heartbeat("prefill", s.peer.ID), Data: s.sign(kvtransfer.KindHeartbeat, &m)})
+	}
 	s.p.after(prefillBeat, s.beats)
 }
 
