@@ -29,13 +29,10 @@ func (r ring) Verify(role kvtransfer.Role, msg, sig []byte) bool {
 }
 
 func (r ring) sum(role kvtransfer.Role, msg []byte) []byte {
-	h := sha256.New()
-	h.Write(r.secret[:])
-	h.Write([]byte(role))
-	h.Write([]byte{0})
-	h.Write(msg)
-	sum := h.Sum(nil)
-	return append(sum, sum...)
+	b := make([]byte, 0, 512)
+	b = append(append(b, r.secret[:]...), role...)
+	sum := sha256.Sum256(append(append(b, 0), msg...))
+	return append(append(make([]byte, 0, 2*len(sum)), sum[:]...), sum[:]...)
 }
 
 func (r ring) signer(role kvtransfer.Role) seal.Signer { return signer{r, role} }
@@ -55,7 +52,7 @@ type keyring interface {
 // of the reservation and the claim too. One seed in freshEvery makes every pair anew, as processes do.
 const (
 	poolPairs  = 64
-	freshEvery = 16
+	freshEvery = 32
 )
 
 // pooledPair is one of the pool.

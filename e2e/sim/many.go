@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// Many runs seeds from first on, on several goroutines (each run has one), until more says no or one fails. It returns how many
-// ran, what they covered, and the failures, of which there may be one for each goroutine.
-func Many(first uint64, workers int, more func(done uint64) bool) (done uint64, c *Coverage, failures []*Failure) {
+// Many runs seeds from first on, on several goroutines (each run has one), until more says no. It returns how many ran, what they
+// covered, and the failures. Unless goOn, the first failure ends it; there may be one for each goroutine then.
+func Many(first uint64, workers int, goOn bool, more func(done uint64) bool) (done uint64, c *Coverage, failures []*Failure) {
 	var next, ran atomic.Uint64
 	next.Store(first - 1)
 	var mu sync.Mutex
@@ -16,7 +16,7 @@ func Many(first uint64, workers int, more func(done uint64) bool) (done uint64, 
 	c = NewCoverage()
 	for range workers {
 		wg.Go(func() {
-			for !failed.Load() && more(ran.Add(1)-1) {
+			for (goOn || !failed.Load()) && more(ran.Add(1)-1) {
 				r := Run(next.Add(1), Options{})
 				mu.Lock()
 				done++

@@ -88,10 +88,16 @@ func (w *World) lastLate() Time {
 	return last
 }
 
-// whole says that every router sees every worker, and nothing of before is left in it.
+// whole says that every router sees every worker, nothing of before is left in it, and all journals are written: one that
+// waits between its tries takes none of a decode's facts.
 func (w *World) whole() bool {
 	for _, n := range w.nodes {
 		if n.cur == nil || n.cur.dead || n.cur.idle == nil {
+			return false
+		}
+	}
+	for _, s := range w.decodes {
+		if !s.ended && !s.p.dead && len(s.journal.queue) > 0 {
 			return false
 		}
 	}

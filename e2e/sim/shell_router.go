@@ -155,12 +155,13 @@ func (s *routerShell) handle(ev router.Event) {
 		s.loop.Now(s.p.now())
 	}
 	s.w.note(s.peer, s.w.cov.router(s.loop, ev))
-	for _, fx := range s.loop.Handle(ev) {
+	fxs := s.loop.Handle(ev)
+	for _, fx := range fxs {
 		s.w.cov.routerEffect(fx)
 		s.perform(fx)
 	}
-	if err := s.loop.Verify(); err != nil {
-		s.w.fail("pages", "%s: %v", s.peer, err)
+	if _, isTick := ev.(router.Tick); !isTick || len(fxs) > 0 {
+		s.w.pages.verify(s.peer, s.loop.Verify)
 	}
 }
 

@@ -29,6 +29,7 @@ func main() {
 	pairs := flag.Bool("pairs", false, "search the small worlds of the loops instead")
 	fault := flag.String("fault", "", "with -small or -pairs: this kind alone")
 	quiet := flag.Bool("quiet", false, "no table")
+	goOn := flag.Bool("go-on", false, "do not end at the first failure")
 	flag.Parse()
 	debug.SetGCPercent(800) // runs are short and leave much garbage
 	if *small != 0 {
@@ -48,7 +49,7 @@ func main() {
 	signal.Notify(interrupt, os.Interrupt)
 	go func() { <-interrupt; stop.Store(true) }()
 	start := time.Now()
-	done, c, failures := sim.Many(*first, *workers, func(done uint64) bool {
+	done, c, failures := sim.Many(*first, *workers, *goOn, func(done uint64) bool {
 		if stop.Load() {
 			return false
 		}
