@@ -46,6 +46,7 @@ func TestRefuseEachAlone(t *testing.T) {
 		{"longer than the context", func(*Job) {}, func(c *LoopConfig) { c.Info.Context = 5 }, kvtransfer.ContextLengthExceeded, "limit 5 (model context)"},
 		{"longer than the pool", func(*Job) {}, func(c *LoopConfig) { c.Info.Pages = 1 }, kvtransfer.ContextLengthExceeded, "limit 4 (prefill pool)"},
 		{"flag above the pool", func(*Job) {}, func(c *LoopConfig) { c.MaxModelLen = 50 }, kvtransfer.OK, ""},
+		{"longer than the pool, flag above it", func(*Job) {}, func(c *LoopConfig) { c.MaxModelLen, c.Info.Pages = 50, 1 }, kvtransfer.ContextLengthExceeded, "limit 4 (prefill pool)"},
 		{"another model, compute may differ", func(j *Job) { j.Reservation.Fingerprints.Model[0]++ }, func(c *LoopConfig) { c.MixedCompute = true }, kvtransfer.Mismatch, "model"},
 		{"another layout, compute may differ", func(j *Job) { j.Reservation.Fingerprints.Layout[0]++ }, func(c *LoopConfig) { c.MixedCompute = true }, kvtransfer.Mismatch, "layout"},
 		{"another compute, which may differ", func(j *Job) { j.Reservation.Fingerprints.Compute[0]++ }, func(c *LoopConfig) { c.MixedCompute = true }, kvtransfer.OK, ""},

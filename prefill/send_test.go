@@ -143,6 +143,9 @@ func TestAnswersAboutNoFrame(t *testing.T) {
 			t.Errorf("%s: %d effects, %d ignored", what, len(fx), x.l.Stats().Ignored-ignored)
 		}
 	}
+	if x.l.Stats().FramesFull != 0 {
+		t.Errorf("%+v", x.l.Stats())
+	}
 	seals := x.l.attempts[0].seals
 	x.send(FrameSealed{Frame: id})
 	x.send(FrameStored{Frame: id})
@@ -182,6 +185,33 @@ func TestFailedFramesGiveTheirPagesBack(t *testing.T) {
 	}
 }
 
+// TestFailedFrameAlone: what fails gives back what it holds itself, not what other frames of its hand-off hold.
+func TestFailedFrameAlone(t *testing.T) {
+	x := newLine(t, nil)
+	x.claim(testJob(1, 4, nil))
+	x.compute()
+	frames := of[SealAndSend](x.fx)
+	failed := kvtransfer.Errorf(kvtransfer.DeviceFailed, "read failed")
+	x.send(FrameSealed{Frame: frames[0].Frame})
+	if fx := x.send(FrameFailed{Frame: frames[0].Frame, Sealed: true, Error: failed}); len(of[Zero](fx)) > 0 || x.l.attempts[0].seals != 1 {
+		t.Errorf("pages leave while a frame is read from them: %d seals", x.l.attempts[0].seals)
+	}
+	if fx := x.send(FrameSealed{Frame: frames[1].Frame}); len(of[Zero](fx)) != 1 {
+		t.Error("pages stay though nobody reads them")
+	}
+	if fx := x.send(FrameFailed{Frame: frames[1].Frame, Sealed: true, Error: failed}); len(fx) > 0 {
+		t.Errorf("a frame of a hand-off that is gone: %v", fx)
+	}
+	x = newLine(t, nil)
+	x.claim(testJob(1, 2, nil))
+	x.compute()
+	f := of[SealAndSend](x.fx)[0].Frame
+	x.send(FrameSealed{Frame: f})
+	if fx := x.send(FrameFailed{Frame: f, Error: failed}); len(of[Halt](fx)) > 0 { // sealed, and says that it was not
+		t.Error("halted")
+	}
+}
+
 // TestDrainWaitsForTheStream: a worker has drained when nothing of it is with the stream any more.
 func TestDrainWaitsForTheStream(t *testing.T) {
 	x := newLine(t, nil)
@@ -212,6 +242,10 @@ func TestWaitingForPages(t *testing.T) {
 	if f := x.l.Figures(); f.SlotsFree != 0 || f.Running != 2 || len(of[PullJob](x.fx)) != before {
 		t.Errorf("while a job waits: %+v, %d pulls", f, len(of[PullJob](x.fx))-before)
 	}
+	x = newLine(t, nil)
+	if x.send(Drain{}); x.l.Figures().SlotsFree != 0 || !x.l.Figures().Draining {
+		t.Errorf("draining with nothing to do: %+v", x.l.Figures())
+	}
 	x = newLine(t, func(c *LoopConfig) { c.Slots = 4 })
 	x.claim(testJob(1, 22, nil))
 	before = len(of[PullJob](x.fx))
@@ -234,15 +268,24 @@ func TestResultsThatCannotBe(t *testing.T) {
 	} {
 		x := newLine(t, nil)
 		x.claim(testJob(1, 4, nil))
+		x.claim(testJob(2, 4, nil)) // has rows to compute next
 		fx := x.send(ev)
-		if halts := of[Halt](fx); len(halts) != 1 || halts[0].Error.Code != kvtransfer.Invariant || len(of[SealAndSend](fx)) > 0 {
-			t.Errorf("%s: %d halts, %d frames", what, len(halts), len(of[SealAndSend](fx)))
+		if halts := of[Halt](fx); len(halts) != 1 || halts[0].Error.Code != kvtransfer.Invariant || len(of[SealAndSend](fx))+len(of[Compute](fx)) > 0 {
+			t.Errorf("%s: %d halts, %d frames, %d steps", what, len(halts), len(of[SealAndSend](fx)), len(of[Compute](fx)))
 		}
 		if fx := x.l.Handle(Tick{Now: 5}); fx != nil {
 			t.Errorf("%s: goes on with %v", what, fx)
 		}
 	}
-	x := newLine(t, nil)
+	x := newLine(t, func(c *LoopConfig) { c.Slots, c.Chunk = 3, 8 })
+	x.claim(testJob(1, 4, nil))
+	x.claim(testJob(2, 4, nil))
+	x.claim(testJob(3, 4, nil))
+	x.send(ChunkDone{Step: 1, Hidden: [][]float32{make([]float32, 4)}})
+	if fx := x.send(ChunkDone{Step: 2, Hidden: make([][]float32, 2)}); len(of[Halt](fx)) != 1 {
+		t.Errorf("two results that cannot be: %d halts", len(of[Halt](fx)))
+	}
+	x = newLine(t, nil)
 	x.claim(testJob(1, 4, nil))
 	ignored := x.l.Stats().Ignored
 	if fx := x.send(ChunkDone{Step: 2, Hidden: make([][]float32, 1)}); len(fx) > 0 || x.l.step == nil || x.l.Stats().Ignored != ignored+1 {
@@ -252,5 +295,130 @@ func TestResultsThatCannotBe(t *testing.T) {
 	ignored = x.l.Stats().Ignored
 	if x.send(ChunkDone{Step: 1, Hidden: make([][]float32, 1)}); x.l.Stats().Ignored != ignored+1 {
 		t.Error("a step that has reported reports again")
+	}
+}
+
+// TestStepsKeepTheShortestLease: a step is no longer than a third of the shortest lease of those that have rows to compute.
+func TestStepsKeepTheShortestLease(t *testing.T) {
+	lease := func(d kvtransfer.Tick) func(*Job) { return func(j *Job) { j.Reservation.Lease = d } }
+	for _, c := range []struct {
+		leases []kvtransfer.Tick
+		tokens int
+	}{
+		{[]kvtransfer.Tick{10 * kvtransfer.Second}, 24},
+		{[]kvtransfer.Tick{10 * kvtransfer.Second, kvtransfer.Second}, 16},
+		{[]kvtransfer.Tick{kvtransfer.Second, 10 * kvtransfer.Second}, 16},
+	} {
+		x := newLine(t, func(c *LoopConfig) { c.Slots, c.Chunk, c.Info.Pages = 3, 64, 32 })
+		x.send(testJob(1, 1, nil)) // its step is out meanwhile
+		for i, d := range c.leases {
+			x.send(testJob(byte(i+2), 24, lease(d)))
+		}
+		x.l.perToken = 20 * kvtransfer.Millisecond
+		steps := of[Compute](x.send(ChunkDone{Step: 1, Hidden: [][]float32{make([]float32, testInfo.Dim)}}))
+		n := 0
+		for _, w := range steps[0].Work {
+			n += len(w.Tokens)
+		}
+		if len(steps) != 1 || n != c.tokens {
+			t.Errorf("leases %v: %d tokens, want %d", c.leases, n, c.tokens)
+		}
+	}
+}
+
+// TestFreedSaysWhen: the journal's record of pages that are free says since when they were not in use.
+func TestFreedSaysWhen(t *testing.T) {
+	x := newLine(t, nil)
+	ids := []byte{1, 2}
+	for _, id := range ids {
+		x.claim(testJob(id, 4, nil))
+	}
+	for x.l.step != nil {
+		x.compute()
+	}
+	var at []kvtransfer.Tick
+	for i, id := range ids {
+		x.now += kvtransfer.Second
+		x.send(Tick{Now: x.now})
+		j := testJob(id, 4, nil)
+		for _, f := range of[SealAndSend](x.fx) {
+			if f.Frame.Key == j.Reservation.Key {
+				x.send(FrameSealed{Frame: f.Frame})
+			}
+		}
+		x.send(Cancel{From: testDecode, Msg: kvtransfer.Cancel{Key: j.Reservation.Key}})
+		if at = append(at, x.now); len(of[Zero](x.fx)) != i+1 {
+			t.Fatalf("%d releases after %d cancels", len(of[Zero](x.fx)), i+1)
+		}
+	}
+	x.send(Tick{Now: x.now + kvtransfer.Second})
+	zeros := of[Zero](x.fx)
+	for i := range zeros {
+		z := zeros[len(zeros)-1-i] // the younger first
+		freed := of[Freed](x.send(Zeroed{Pages: z.Pages}))
+		if len(freed) != 1 || freed[0].Released != at[len(zeros)-1-i] {
+			t.Errorf("%+v, want released at %d", freed, at[len(zeros)-1-i])
+		}
+	}
+}
+
+// TestJobsOfDecodesThatAreGone: a reservation of an earlier life of a decode is not worked on; what is no decode's says nothing.
+func TestJobsOfDecodesThatAreGone(t *testing.T) {
+	peer := func(role kvtransfer.Role, epoch uint64) DecodeHeartbeat {
+		return DecodeHeartbeat{From: kvtransfer.Peer{Role: role, ID: "d1", Epoch: epoch}}
+	}
+	for _, c := range []struct {
+		what  string
+		beats []DecodeHeartbeat
+		spoil func(*Job)
+		taken bool
+	}{
+		{"nothing heard", nil, nil, true},
+		{"its own life", []DecodeHeartbeat{peer(kvtransfer.RoleDecode, 7)}, nil, true},
+		{"an earlier life", []DecodeHeartbeat{peer(kvtransfer.RoleDecode, 6)}, nil, true},
+		{"a later life", []DecodeHeartbeat{peer(kvtransfer.RoleDecode, 7), peer(kvtransfer.RoleDecode, 8)}, nil, false},
+		{"a later life, then an echo of this one", []DecodeHeartbeat{peer(kvtransfer.RoleDecode, 8), peer(kvtransfer.RoleDecode, 7)}, nil, false},
+		{"a router of that name", []DecodeHeartbeat{peer(kvtransfer.RoleRouter, 8)}, nil, true},
+		{"no life at all", nil, func(j *Job) { j.Reservation.Decode.Epoch = 0 }, false},
+	} {
+		x := newLine(t, nil)
+		for _, b := range c.beats {
+			x.send(b)
+		}
+		if claims := of[SendClaim](x.send(testJob(1, 4, c.spoil))); (len(claims) == 1) != c.taken {
+			t.Errorf("%s: %d claims", c.what, len(claims))
+		}
+	}
+	x := newLine(t, nil)
+	ignored := x.l.Stats().Ignored
+	if x.send(peer(kvtransfer.RoleRouter, 8)); x.l.Stats().Ignored != ignored+1 {
+		t.Error("a router's heartbeat counts")
+	}
+}
+
+// TestWordsAfterTheEnd: what decode says of an attempt that has ended here, and whose rows are still with the engine, is counted.
+func TestWordsAfterTheEnd(t *testing.T) {
+	x := newLine(t, nil)
+	j := testJob(1, 8, nil)
+	claim := x.claim(j)
+	end := Cancel{From: testDecode, Msg: kvtransfer.Cancel{Key: j.Reservation.Key}}
+	x.send(end)
+	for what, ev := range map[string]Event{
+		"cancel": end, "gone": Gone{From: testDecode, Msg: kvtransfer.Gone{Key: j.Reservation.Key, Claim: claim}},
+		"claimed": Claimed{From: testDecode, Msg: kvtransfer.Claimed{Key: j.Reservation.Key, Claim: claim}},
+	} {
+		ignored := x.l.Stats().Ignored
+		if fx := x.send(ev); len(fx) > 0 || x.l.Stats().Ignored != ignored+1 {
+			t.Errorf("%s: %v, %d ignored", what, fx, x.l.Stats().Ignored-ignored)
+		}
+	}
+}
+
+// TestAskedCounts: both kinds of open requests count.
+func TestAskedCounts(t *testing.T) {
+	for a, want := range map[asked]int{{}: 0, {shared: true}: 1, {direct: true}: 1, {shared: true, direct: true}: 2} {
+		if a.n() != want {
+			t.Errorf("%+v: %d", a, a.n())
+		}
 	}
 }
