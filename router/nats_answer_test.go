@@ -41,6 +41,7 @@ func (s *scripted) Next(ctx context.Context) (Part, error) {
 // the answer: no frame follows but the error.
 func TestNATSFrames(t *testing.T) {
 	down := errors.New("the bus is away")
+	together := []step{{part: Part{Started: true}}, {part: Part{Tokens: []kvtransfer.Token{{Text: []byte("x")}}, End: &kvtransfer.End{Finish: kvtransfer.FinishStop}}}}
 	lost := step{err: kvtransfer.Errorf(kvtransfer.WorkerLost, "router: gone")}
 	for _, c := range []struct {
 		what  string
@@ -59,6 +60,7 @@ func TestNATSFrames(t *testing.T) {
 		{"a token does not leave", mustSay("x"), 0, 3, down, "status chunk error end"},
 		{"a keep-alive does not leave", mustSay("x"), 1, 2, down, "status error end"},
 		{"the last chunk does not leave", mustSay("x"), 0, 4, down, "status chunk chunk error end"},
+		{"the last token does not leave", together, 0, 3, down, "status chunk error end"},
 		{"the count does not leave", mustSay("x"), 0, 5, down, "status chunk chunk chunk error end"},
 	} {
 		t.Run(strings.ReplaceAll(c.what, " ", "_"), func(t *testing.T) {
