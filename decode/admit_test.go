@@ -100,3 +100,15 @@ func TestResendsAreSignsOfLife(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsKeptOfTheForgotten: once the router has acknowledged, the table keeps nothing of an attempt.
+func TestNothingIsKeptOfTheForgotten(t *testing.T) {
+	w := newWorld(t, nil)
+	for n := 1; n <= 3; n++ {
+		w.handoff(key(n), prompt(6, n), 2)
+		w.ack(key(n))
+	}
+	if n, of := len(w.l.table.byID), len(w.l.table.of); len(w.l.handoffs) != 0 || n != 0 || of != 0 {
+		t.Errorf("%d attempts, %d ids, %d routers", len(w.l.handoffs), n, of)
+	}
+}

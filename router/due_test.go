@@ -274,3 +274,64 @@ func TestNoOpenDecode(t *testing.T) {
 		t.Errorf("%s", describe(w.effects))
 	}
 }
+
+// TestLookedAtTooEarly: an attempt for which nothing is due yet may be looked at, which does nothing.
+func TestLookedAtTooEarly(t *testing.T) {
+	look := func(what string, w *world, key kvtransfer.Key) {
+		t.Helper()
+		w.l.out = nil
+		if w.l.due(w.l.attempts[key]); len(w.l.out) > 0 {
+			t.Errorf("%s: %s", what, describe(w.l.out))
+		}
+	}
+	w := newWorld(t, Policy{})
+	w.submit("acme", 6, 2)
+	e := find1[SendReserve](w)
+	w.pass(2 * silence)
+	look("Reserve is out", w, e.Key)
+	w.do(Reserved{Key: e.Key, Err: FaultTimeout})
+	look("Reserve waits for its pause", w, e.Key)
+	w.pass(retryPause + 50*ms)
+	w.do(promise(e))
+	w.pass(2 * silence)
+	look("the job is out", w, e.Key)
+	w.do(JobStored{Key: e.Key, Err: FaultTimeout})
+	look("the job waits for its pause", w, e.Key)
+	w.pass(retryPause + 50*ms)
+	w.do(JobStored{Key: e.Key, Sequence: 11})
+	if !has[AskResend](w.pass(50 * ms)) {
+		t.Fatalf("silent for long: %s", describe(w.effects))
+	}
+	w.l.now += 2 * silence
+	look("a resend is out", w, e.Key)
+	if a := w.l.attempts[e.Key]; a.behind {
+		t.Error("looked at, and asks again when the answer comes")
+	}
+}
+
+// TestOneSilentDecode: its attempts are lost; those of others are looked at too, and go on.
+func TestOneSilentDecode(t *testing.T) {
+	w := newWorld(t, Policy{LostAfter: 3 * kvtransfer.Second})
+	w.submit("acme", 6, 2)
+	first := w.place()
+	other := beatOf(kvtransfer.RoleDecode, "d2", 1, 640, 4)
+	w.do(Heard{other})
+	w.submit("acme", 6, 2)
+	if e := find1[SendReserve](w); e.To.ID != "d2" {
+		t.Fatalf("%s", describe(w.effects))
+	}
+	second := w.place()
+	for w.now < 3*kvtransfer.Second+100*ms {
+		w.now += 50 * ms
+		w.do(Heard{other})
+		w.do(Heard{beatOf(kvtransfer.RolePrefill, "p1", 1, 64, 2)})
+		for _, fx := range w.do(Tick{Now: w.now}) {
+			if e, ok := fx.(AskResend); ok && !e.Ack {
+				w.do(Resent{Key: e.Key, Known: true})
+			}
+		}
+	}
+	if w.l.attempts[first] != nil || w.l.attempts[second] == nil {
+		t.Errorf("first open %t, second open %t", w.l.attempts[first] != nil, w.l.attempts[second] != nil)
+	}
+}

@@ -60,3 +60,15 @@ func TestApply(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+func TestChoose(t *testing.T) {
+	for _, c := range [][3]string{
+		{"Must: true", "Must: false", "Must: oneOf(%d, false, true)"},
+		{"gen: p.gen + 1", "gen: p.gen", "gen: oneOf(%d, p.gen, p.gen + 1)"},
+		{"h.send(w, meaning.HTTP, f(e))", "h.send(w, 200, f(e))", "h.send(w, oneOf(%d, 200, meaning.HTTP), f(e))"},
+	} {
+		if got := choose(c[0], c[1]); got != c[2] {
+			t.Errorf("%s", got)
+		}
+	}
+}

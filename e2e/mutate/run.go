@@ -9,14 +9,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 // perRun is how long the tests of one package may take with one check missing. A check whose absence makes them hang is caught.
-const perRun = "30s"
+const perRun = "20s"
 
 // try builds the tests with all twins and runs them with one check missing after the other. It gives those that no test caught.
 func try(ctx context.Context, root string, all, chosen []twin) ([]twin, error) {
@@ -52,20 +54,45 @@ func try(ctx context.Context, root string, all, chosen []twin) ([]twin, error) {
 		}
 		fmt.Printf("%s: tests pass with all checks in place, %d ms\n", p.dir, time.Since(began).Milliseconds())
 	}
+	if err := r.catchAll(ctx, chosen); err != nil {
+		return nil, err
+	}
 	var survivors []twin
-	for i := range chosen {
-		t := &chosen[i]
-		if err := r.catch(ctx, t); err != nil {
-			return nil, err
-		}
+	for _, t := range chosen {
 		if t.caught == "" {
-			survivors = append(survivors, *t)
-			fmt.Printf("%-19s NOT CAUGHT  %s %s\n", t.area, t.file, t.name)
-			continue
+			survivors = append(survivors, t)
 		}
-		fmt.Printf("%-19s %s  <-  %s\n", t.area, t.name, t.caught)
 	}
 	return survivors, nil
+}
+
+// catchAll tries the twins, as many at a time as there are processors.
+func (r *runner) catchAll(ctx context.Context, chosen []twin) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	next := make(chan *twin)
+	for range runtime.NumCPU() {
+		wg.Go(func() {
+			for t := range next {
+				if err := r.catch(ctx, t); err != nil {
+					stop(err) // the first one counts
+					continue
+				}
+				if t.caught == "" {
+					fmt.Printf("%-19s NOT CAUGHT  %s %s\n", t.area, t.file, t.name)
+				} else {
+					fmt.Printf("%-19s %s  <-  %s\n", t.area, t.name, t.caught)
+				}
+			}
+		})
+	}
+	for i := range chosen {
+		next <- &chosen[i]
+	}
+	close(next)
+	wg.Wait()
+	return context.Cause(ctx)
 }
 
 type binary struct {
@@ -89,7 +116,7 @@ func (r *runner) build(ctx context.Context, ov, dir, pkg, slow string) error {
 	b.args = []string{"-test.short", "-test.failfast", "-test.timeout", perRun}
 	help, _ := exec.CommandContext(ctx, b.path, "-help").CombinedOutput()
 	if bytes.Contains(help, []byte("-rapid.nofailfile")) {
-		b.args = append(b.args, "-rapid.nofailfile", "-rapid.seed", "1")
+		b.args = append(b.args, "-rapid.nofailfile", "-rapid.seed", "1", "-rapid.shrinktime", "1ms")
 	}
 	r.bins[pkg] = b
 	return nil

@@ -188,7 +188,7 @@ func (c *collector) operands(t target, s source, f *ast.FuncDecl, e ast.Expr) {
 		inner, ok := x.(*ast.BinaryExpr)
 		if !ok || inner.Op != b.Op { // of a && b && c, not a && b
 			switch {
-			case b.Op == token.LAND && t.ands:
+			case b.Op == token.LAND:
 				c.wrap(t, s, f, x, "(missingCheck(%d) || (", "always")
 			case b.Op == token.LOR:
 				c.wrap(t, s, f, x, "(!missingCheck(%d) && (", "never")
@@ -245,28 +245,31 @@ func (c *collector) statement(st statement) error {
 	switch {
 	case st.with == "":
 		c.add(st.area, st.file, name, edit{at, at, "if !missingCheck(%d) { ", 0}, edit{to, to, " }", 0})
-	default: // both are values or statements of one line: choose between them where they differ
+	default: // they differ in one value: choose between the two there
 		name = st.fn + ": " + st.old + ", instead " + st.with
-		text, err := choose(st.old, st.with)
-		if err != nil {
-			return err
-		}
-		c.add(st.area, st.file, name, edit{at, to, text, 0})
+		c.add(st.area, st.file, name, edit{at, to, choose(st.old, st.with), 0})
 	}
 	return nil
 }
 
-// choose makes the one of two texts that differ in one word an expression of the switch.
-func choose(old, with string) (string, error) {
-	switch {
-	case with == "gen: p.gen":
-		return "gen: p.gen + Gen(oneUnlessMissing(%d))", nil
-	case with == "Must: false":
-		return "Must: !missingCheck(%d)", nil
-	case strings.HasPrefix(with, "h.send(w, 200"):
-		return "h.send(w, map[bool]int{false: meaning.HTTP, true: 200}[missingCheck(%d)], openai.EncodeError(e))", nil
+// choose makes the value in which two texts differ a choice: what is common is what ends with a space before it, and begins with a
+// comma behind it.
+func choose(old, with string) string {
+	n := 0
+	for n < min(len(old), len(with)) && old[n] == with[n] {
+		n++
 	}
-	return "", fmt.Errorf("table: no choice between %q and %q", old, with)
+	before := old[:strings.LastIndex(old[:n], " ")+1]
+	old, with = old[len(before):], with[len(before):]
+	n = 0
+	for n < min(len(old), len(with)) && old[len(old)-1-n] == with[len(with)-1-n] {
+		n++
+	}
+	after := ""
+	if i := strings.Index(old[len(old)-n:], ","); i >= 0 {
+		after = old[len(old)-n+i:]
+	}
+	return before + "oneOf(%d, " + strings.TrimSuffix(with, after) + ", " + strings.TrimSuffix(old, after) + ")" + after
 }
 
 // overlay writes all twins into dir, as one build whose switch is the environment's QUIRE_GONE, and gives the -overlay file.
@@ -313,12 +316,12 @@ var missingNumber, _ = strconv.Atoi(os.Getenv("QUIRE_GONE"))
 // missingCheck says whether a check is missing.
 func missingCheck(n int) bool { return n == missingNumber }
 
-// oneUnlessMissing is 0 where a check is missing, else 1.
-func oneUnlessMissing(n int) uint64 {
+// oneOf is the first value where a check is missing, else the second.
+func oneOf[T any](n int, missing, there T) T {
 	if missingCheck(n) {
-		return 0
+		return missing
 	}
-	return 1
+	return there
 }
 `
 
