@@ -99,3 +99,19 @@ func dequantQuant(t device.Type, dst *float32, src unsafe.Pointer, runs int) {
 		dequantQ6K(dst, src, runs)
 	}
 }
+
+// quantVNNI computes a tile of a type of kquant.go.
+func quantVNNI(t device.Type, a *int8Args, rows, panels int) {
+	switch t {
+	case device.Q5_0:
+		q50VNNI(a, rows, panels)
+	case device.Q5_1:
+		q51VNNI(a, rows, panels)
+	case device.Q4_K:
+		q4KVNNI(a, rows, panels)
+	case device.Q5_K:
+		q5KVNNI(a, rows, panels)
+	case device.Q6_K:
+		q6KVNNI(a, rows, panels)
+	}
+}

@@ -108,12 +108,6 @@ func smallHeight(rows, panels int) int {
 
 // int8RowsVNNI covers rows and panels with tiles, see floatTiles512.
 func int8RowsVNNI(t device.Type, a int8Args, rows int) {
-	switch t {
-	case device.Q8_0, device.Q4_0, device.Q4_1:
-	default:
-		int8RowsAVX2(t, a, rows)
-		return
-	}
 	w, x, out, panels := a.w, a.x, a.out, a.panels
 	for p := 0; p < panels; p += a.panels {
 		wide := min(2, panels-p)
@@ -129,6 +123,8 @@ func int8RowsVNNI(t device.Type, a int8Args, rows int) {
 				q40VNNI(&a, n, wide)
 			case device.Q4_1:
 				q41VNNI(&a, n, wide)
+			default:
+				quantVNNI(t, &a, n, wide)
 			}
 			r += n
 		}

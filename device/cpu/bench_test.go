@@ -51,7 +51,7 @@ func BenchmarkInt8Tile(b *testing.B) {
 		for _, typ := range types[3:] {
 			for _, rows := range []int{1, 2, 4, 6, 48} {
 				b.Run(fmt.Sprintf("%s/%s/%d", k.name, typ, rows), func(b *testing.B) {
-					const depth = 576
+					depth := blockCols(typ, 576)
 					r := rand.New(rand.NewPCG(1, 1))
 					d := newDevice(b, Options{Threads: 1})
 					m, err := d.Matrix(typ, panelRows, depth, randomWeights(r, typ, panelRows, depth))

@@ -129,7 +129,7 @@ type actTail struct {
 	sum     float32  // scale * sum: goes with minima
 	less128 int32    // -128 * sum: takes the offset of unsigned bytes back
 	half    [2]int32 // sums of 16
-	_       [2]int32
+	less32  [2]int32 // -32 * half: takes the offset of unsigned weights of six bits back
 }
 
 func actBytes(cols int) int { return cols / 32 * actBlock }

@@ -167,7 +167,7 @@ func quantiseGo(dst, src unsafe.Pointer, blocks int) {
 		}
 		sum := half[0] + half[1]
 		*tailOf(d) = actTail{
-			scale: scale, less8: -8 * sum, sum: float32(scale * float32(sum)), less128: -128 * sum, half: half,
+			scale: scale, less8: -8 * sum, sum: float32(scale * float32(sum)), less128: -128 * sum, half: half, less32: [2]int32{-32 * half[0], -32 * half[1]},
 		}
 	}
 }

@@ -91,5 +91,6 @@ func generate() {
 
 	writeQuants()
 	writeKV()
+	writeQuants512()
 	generate512()
 }
