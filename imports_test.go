@@ -32,7 +32,7 @@ var levels = map[string]int{
 
 // inside orders the packages of rooms in which order matters: a package imports only those before it.
 var inside = map[string][]string{
-	"kvtransfer": {"kvtransfer/page", "kvtransfer", "kvtransfer/wire", "kvtransfer/seal"},
+	"kvtransfer": {"kvtransfer/page", "kvtransfer", "kvtransfer/script", "kvtransfer/wire", "kvtransfer/seal"},
 }
 
 // impure are the imports that a pure file does without: with them it would read clocks, wait, draw lots or touch the world.

@@ -71,5 +71,8 @@ func FuzzPast(f *testing.F) {
 		}
 		p.Exposure(time.Time{}, time.Time{}, "")
 		p.Pools(Moment{Sequence: 2})
+		for _, a := range p.Attempts {
+			_, _ = p.Script(a, nil)
+		}
 	})
 }

@@ -1,7 +1,9 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"quire/journal"
@@ -42,11 +44,10 @@ func (p *Past) Step(a *Attempt) []State {
 	if a.Reserved == nil {
 		return nil
 	}
-	for _, l := range p.steps(a).Lines {
-		m := Moment{Sequence: l.Sequence}
-		if l.What == "frames" || l.What == "manifest" {
-			m.Sequence-- // the verdict tells of them: they came before it
-		}
+	lines := p.steps(a).Lines
+	slices.SortStableFunc(lines, func(a, b Line) int { return cmp.Compare(a.moment(), b.moment()) })
+	for _, l := range lines {
+		m := Moment{Sequence: l.moment() / 2}
 		s := State{Line: l, State: a.stateAt(m), Pool: p.counts(a.Reserved.Life, m)}
 		for _, o := range p.Attempts {
 			if o == a || o.Reserved == nil || o.Reserved.Life != a.Reserved.Life {
@@ -59,6 +60,15 @@ func (p *Past) Step(a *Attempt) []State {
 		out = append(out, s)
 	}
 	return out
+}
+
+// moment orders lines by what the record knew: twice the sequence, and one less for what the verdict tells of, which came before
+// it.
+func (l Line) moment() uint64 {
+	if l.What == "frames" || l.What == "manifest" {
+		return 2*l.Sequence - 1
+	}
+	return 2 * l.Sequence
 }
 
 // stateAt is where an attempt's pages stand at a moment, "" before it had any.

@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 		w.free = append(w.free, 15-i)
 	}
 	for _, p := range []kvtransfer.Peer{r1, p1, d1} {
-		w.put(p, journal.Record{Facts: journal.Started{Version: "0.1.0", Pages: 16, PageSize: pageSize}})
+		w.put(p, journal.Record{Facts: journal.Started{Version: "0.1.0", Pages: 16, PageSize: pageSize, Layers: 2}})
 	}
 	return w
 }
@@ -145,7 +145,8 @@ func (w *world) play(p plan) journal.Pages {
 		code = ""
 	}
 	if !p.unrecorded {
-		rec(d1, journal.Verdict{Path: "received", OK: p.ok, Code: code, Detail: code, Reservation: hash, Claim: claim, N: p.n, Sent: p.sent, Frames: 2, Pages: pages, Written: p.written})
+		now := w.now.UnixMicro()%1e9 + 500
+		rec(d1, journal.Verdict{FirstMicros: now, ManifestMicros: now, Path: "received", OK: p.ok, Code: code, Detail: code, Reservation: hash, Claim: claim, N: p.n, Sent: p.sent, Frames: 2, Pages: pages, Written: p.written})
 	}
 	rec(p1, journal.Sent{State: "done", Claim: claim, N: p.n, Rows: p.sent, Frames: 2})
 	if p.ok {

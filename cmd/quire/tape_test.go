@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -101,6 +102,16 @@ func TestTapeAndRun(t *testing.T) {
 	}
 	if got := again(nil, append([]string{umbra}, off...)...); !strings.Contains(got, "the key is of tenant acme, the request of umbra") {
 		t.Error(got)
+	}
+	for name, more := range map[string][]string{"made": nil, "came": {"--frames"}} {
+		file := filepath.Join(dir, name)
+		args := append(append([]string{"replay", "step", acme, "--emit", file, "--from", bundle, "--data", dir}, more...), off[2:4]...)
+		verb(t, exitOK, args...)
+		verb(t, exitFailed, args...) // it is there
+		b, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(b), "gate: ok") || !strings.Contains(string(b), "finish -> ended") || strings.Contains(string(b), "acme") {
+			t.Errorf("%v\n%s", err, b)
+		}
 	}
 	verb(t, exitOK, "tape", "erase", "--tenant", "acme", "--nats-url", on[1])
 	verb(t, exitFailed, "tape", "erase", "--tenant", "acme", "--nats-url", on[1])
