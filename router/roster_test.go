@@ -31,7 +31,7 @@ func TestHeartbeatsThatCannotBe(t *testing.T) {
 		"of a router":             {func(h *kvtransfer.Heartbeat) { h.Peer.Role = kvtransfer.RoleRouter }, false},
 	} {
 		for _, role := range []kvtransfer.Role{kvtransfer.RolePrefill, kvtransfer.RoleDecode} {
-			r := newRoster()
+			r := &testLoop(Policy{}).roster
 			hb := beatOf(role, "w", 1, 8, 2)
 			c.change(&hb)
 			r.hear(0, hb)
@@ -44,7 +44,7 @@ func TestHeartbeatsThatCannotBe(t *testing.T) {
 
 // TestRosterIsBounded: beyond the bound new workers are not known, and those that are stay so.
 func TestRosterIsBounded(t *testing.T) {
-	r := newRoster()
+	r := &testLoop(Policy{}).roster
 	for i := range maxWorkers + 3 {
 		r.hear(0, beatOf(kvtransfer.RoleDecode, fmt.Sprint("d", i), 1, 8, 2))
 	}
@@ -63,7 +63,7 @@ func TestRosterIsBounded(t *testing.T) {
 // TestForgotten: who is silent for long is forgotten, but for those who hold something of ours; so are the groups that nobody is in.
 func TestForgotten(t *testing.T) {
 	const after = 20 * kvtransfer.Second
-	r := newRoster()
+	r := &testLoop(Policy{}).roster
 	for _, id := range []string{"silent", "ours", "there"} {
 		r.hear(0, beatOf(kvtransfer.RoleDecode, id, 1, 8, 2))
 	}
