@@ -59,6 +59,8 @@ type Console struct {
 	secret  [32]byte // of digests and cookies; of this process alone
 	series  *series
 	past    pastKeeper
+	tenants hues
+	owners  hues // of hand-offs
 	viewers atomic.Int64
 	foreign *http.CrossOriginProtection
 	stop    context.CancelFunc

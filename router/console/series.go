@@ -46,7 +46,7 @@ func newSeries() *series { return &series{} }
 func (s *series) all() []point {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.points)
+	return append([]point{}, s.points...) // never null
 }
 
 // newest is the last point; ok is false before the first.

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -105,4 +106,30 @@ func held(k *pastKeeper) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.past != nil
+}
+
+// Colours are the same again for the same name, and neighbours are far apart.
+func TestHues(t *testing.T) {
+	var h hues
+	first := h.of("acme")
+	var given []int
+	for i := range 8 {
+		given = append(given, h.of(fmt.Sprint(i)))
+	}
+	for i, a := range given {
+		for _, b := range given[:i] {
+			if d := (a - b + 360) % 360; min(d, 360-d) < 20 {
+				t.Errorf("hues %d and %d of eight", a, b)
+			}
+		}
+	}
+	if h.of("acme") != first {
+		t.Error("another colour for the same name")
+	}
+	for i := range 2 * maxHues {
+		h.of(fmt.Sprint(i))
+	}
+	if len(h.given) > maxHues {
+		t.Errorf("%d are kept", len(h.given))
+	}
 }

@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/hex"
 	"maps"
 	"slices"
@@ -189,22 +188,19 @@ func (c *Console) tenant(name string) who {
 	if name == "" {
 		return who{}
 	}
-	sum := c.mac("tenant", name)
-	w := who{Name: "t-" + hex.EncodeToString(sum[:3]), Hue: hue(sum)}
-	if c.names() {
-		w.Name = name
+	w := who{Name: name, Hue: c.tenants.of(name)}
+	if !c.names() {
+		w.Name = "t-" + hex.EncodeToString(c.mac("tenant", name)[:3])
 	}
 	return w
 }
 
 // handoff is a hand-off's id as the journal has it where names may be told, else its beginning.
 func (c *Console) handoff(k kvtransfer.Key) who {
-	sum := c.mac("handoff", k.ID.String())
-	w := who{Name: k.ID.String()[:8], Hue: hue(sum)}
-	if c.names() {
-		w.Name = k.ID.String()
+	id := k.ID.String()
+	w := who{Name: id, Hue: c.owners.of(id)}
+	if !c.names() {
+		w.Name = id[:8]
 	}
 	return w
 }
-
-func hue(sum []byte) int { return int(binary.BigEndian.Uint16(sum[8:])) % 360 }

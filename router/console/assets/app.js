@@ -21,6 +21,7 @@ const slider = new Slider($("time"), {
     document.body.classList.add("past");
     $("pools-title").textContent = "Page pools as they were";
     $("flights-title").textContent = "Hand-offs at that moment";
+    grids.tell("");
     grids.show(moment.pools, true);
     flights($("flights"), $("flights-more"), fromPools(moment.pools), null);
   },
@@ -28,6 +29,7 @@ const slider = new Slider($("time"), {
     document.body.classList.remove("past");
     $("pools-title").textContent = "Page pools";
     $("flights-title").textContent = "Hand-offs in flight";
+    grids.tell("");
     if (last) draw(last);
   },
 });
@@ -60,9 +62,9 @@ function draw(v) {
   $("sign-out").hidden = !v.signed_in;
   slider.offer(v.slider);
   chat.keyed(v.keyed);
-  figures($("figures"), v);
-  refusals($("refusals"), v.refusals);
   plots.add(v.point);
+  figures($("figures"), v, plots.newest("ttft50"));
+  refusals($("refusals"), v.refusals);
   if (!slider.inPast) {
     grids.show(v.pools, false);
     flights($("flights"), $("flights-more"), v.flights, v.in_flight);

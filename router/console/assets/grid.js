@@ -3,6 +3,7 @@
 const STATES = ["free", "reserved", "filling", "owned", "zeroing", "quarantined"];
 const WEIGHT = { free: 0, zeroing: 1, reserved: 2, filling: 3, owned: 4, quarantined: 5 }; // which state a cell of several pages shows
 const MAX_CELLS = 6000;
+const HINT = "Point at a page, or focus a pool and use the arrow keys.";
 const HEIGHT = 230; // CSS pixels that a grid should not exceed
 
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -145,7 +146,7 @@ class Grid {
     if (cell === this.cursor) return;
     this.cursor = cell;
     this.repaint();
-    if (cell >= 0) this.all.tell(this.describe(cell));
+    this.all.tell(cell >= 0 ? this.describe(cell) : "");
   }
 
   describe(i) {
@@ -180,7 +181,8 @@ export class Grids {
     }
   }
 
-  tell(text) { this.cell.textContent = text; }
+  // tell describes a page, or says how to have one described.
+  tell(text) { this.cell.textContent = text || HINT; }
 
   colourBy(what) {
     this.by = what;
@@ -195,9 +197,10 @@ export class Grids {
       seen.add(name);
       if (!this.grids.has(name)) {
         this.grids.set(name, new Grid(this));
-        this.box.append(this.grids.get(name).figure);
       }
-      this.grids.get(name).show(p);
+      const g = this.grids.get(name);
+      if (this.box.children[seen.size - 1] !== g.figure) this.box.insertBefore(g.figure, this.box.children[seen.size - 1] || null);
+      g.show(p);
     }
     for (const [name, g] of this.grids) {
       if (seen.has(name)) continue;
@@ -210,7 +213,7 @@ export class Grids {
       note.className = "note";
     }
     note.textContent = text;
-    this.box.append(note);
+    if (this.box.lastChild !== note) this.box.append(note);
   }
 
   repaint() {

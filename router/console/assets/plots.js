@@ -5,6 +5,9 @@ const style = (name) => getComputedStyle(document.documentElement).getPropertyVa
 const rate = (v) => (v >= 100 ? v.toFixed(0) : v.toFixed(1));
 const millis = (v) => (v >= 1 ? v.toFixed(2) + " s" : v >= 0.0995 ? (v * 1000).toFixed(0) + " ms" : (v * 1000).toFixed(1) + " ms");
 
+// axis writes a bound without zeros behind the point.
+const axis = (text) => text.replace(/(\.\d*?)0+(?=$| )/, "$1").replace(/\.(?=$| )/, "");
+
 const PLOTS = [
   { title: "Tokens a second", lines: [["tokens", "made"], ["prompt", "read"]], format: rate, gaps: false },
   { title: "Time to first token", lines: [["ttft50", "p50"], ["ttft95", "p95"]], format: millis, gaps: true },
@@ -37,6 +40,12 @@ export class Plots {
       });
       return { ...p, canvas, marks };
     });
+  }
+
+  // newest is the last value of a line that was measured at all, or 0.
+  newest(key) {
+    for (let i = this.points.length - 1; i >= 0; i--) if (this.points[i][key]) return this.points[i][key];
+    return 0;
   }
 
   begin(points) {
@@ -73,7 +82,7 @@ export class Plots {
     for (const f of [0, 0.5, 1]) {
       const y = Math.round(8 + h * (1 - f)) + 0.5;
       c.beginPath(); c.moveTo(left, y); c.lineTo(left + w, y); c.stroke();
-      c.fillText(f === 0 ? "0" : p.format(top * f), left - 8, y);
+      c.fillText(f === 0 ? "0" : axis(p.format(top * f)), left - 8, y);
     }
     c.textBaseline = "alphabetic";
     c.textAlign = "left";

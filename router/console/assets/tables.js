@@ -1,7 +1,7 @@
 // Figures and tables. Everything is set as text.
 
 const count = (n) => n.toLocaleString("en");
-const millis = (s) => (s === 0 ? "none" : s >= 1 ? s.toFixed(2) + " s" : (s * 1000).toFixed(s < 0.0995 ? 1 : 0) + " ms");
+const millis = (s) => (s === 0 ? "\u2013" : s >= 1 ? s.toFixed(2) + " s" : (s * 1000).toFixed(s < 0.0995 ? 1 : 0) + " ms");
 
 function cell(row, text, className) {
   const td = document.createElement("td");
@@ -28,14 +28,14 @@ function nothing(body, columns, text) {
   body.replaceChildren(row);
 }
 
-export function figures(list, v) {
+export function figures(list, v, ttft) {
   const c = v.counts, p = v.point;
   const rows = [
     ["running", count(c.running)], ["prefilling", count(c.prefilling)], ["waiting", count(c.waiting)],
-    ["tokens a second", p ? p.tokens.toFixed(p.tokens >= 100 ? 0 : 1) : "0.0"], ["first token, p50", p ? millis(p.ttft50) : "none"],
+    ["tokens / s", p ? p.tokens.toFixed(p.tokens >= 100 ? 0 : 1) : "0.0"], ["first token", millis(ttft)],
     ["requests", count(c.requests)], ["ended well", count(c.good)], ["retries", count(c.retries)],
     ["refused pages", count(c.corrupt), c.corrupt > 0 ? "bad" : ""],
-    ["prefill, decode", `${c.prefills}, ${c.decodes}`],
+    ["workers", `${c.prefills} + ${c.decodes}`],
   ];
   if (list.childElementCount !== rows.length) {
     list.replaceChildren(...rows.map(() => {
@@ -65,7 +65,7 @@ export function flights(body, more, list, all) {
       named(row, f.tenant, "");
       cell(row, f.step + (f.attempt > 1 ? `, attempt ${f.attempt}` : ""));
       cell(row, [f.prefill, f.decode].filter((x) => x).join(" → ") || "none yet");
-      cell(row, f.rows !== null && f.rows < f.prompt ? `${count(f.rows)} of ${count(f.prompt)}` : count(f.prompt), "n");
+      cell(row, f.step === "filling" && f.rows !== null ? `${count(f.rows)} of ${count(f.prompt)}` : count(f.prompt), "n");
       cell(row, f.max === null ? (f.output ? count(f.output) : "") : `${count(f.output)} of ${count(f.max)}`, "n");
       cell(row, f.age === null ? "" : age(f.age), "n");
       return row;
