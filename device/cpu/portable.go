@@ -66,11 +66,17 @@ func int8RowsGo(t device.Type, a int8Args, rows int) {
 	blocks := a.blocks * 32 / f.cols
 	for p := range a.panels {
 		for r := range rows {
-			var acc [panelRows]float32
+			out := (*[panelRows]float32)(unsafe.Add(a.out, r*a.outStride+p*panelRows*4))
+			before := *out
+			*out = [panelRows]float32{} // sums grow where they go: f.product would move a variable to the heap
 			for b := range blocks {
-				f.product(&acc, unsafe.Add(a.w, (p*blocks+b)*f.bytes), unsafe.Add(a.x, r*a.xStride+b*actBytes(f.cols)))
+				f.product(out, unsafe.Add(a.w, (p*blocks+b)*f.bytes), unsafe.Add(a.x, r*a.xStride+b*actBytes(f.cols)))
 			}
-			store(unsafe.Add(a.out, r*a.outStride+p*panelRows*4), &acc, a.add)
+			if a.add {
+				for i := range out {
+					out[i] += before[i]
+				}
+			}
 		}
 	}
 }
