@@ -61,3 +61,18 @@ func checkSeq(p PoolSpec, s *Seq) error {
 	}
 	return nil
 }
+
+// CheckCompare makes sure that sequences with Scratch have room in it for the layers that are compared, and views that cover their
+// rows (CheckBatch saw to that).
+func CheckCompare(b *Batch, o Compare) error {
+	s := b.Pool.Spec()
+	if o.Layers < 1 || o.Layers > s.Layers || len(o.Differs) != len(b.Seqs) {
+		return fmt.Errorf("device: compare: %d layers of %d, results for %d of %d sequences", o.Layers, s.Layers, len(o.Differs), len(b.Seqs))
+	}
+	for i := range b.Seqs {
+		if sq := &b.Seqs[i]; !sq.Grant.Valid() && len(sq.Scratch) < o.Layers*sq.Rows*s.RowBytes() {
+			return fmt.Errorf("device: compare: sequence %d: scratch of %d bytes, %d layers of %d rows take more", i, len(sq.Scratch), o.Layers, sq.Rows)
+		}
+	}
+	return nil
+}

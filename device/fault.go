@@ -1,10 +1,15 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 
 	"quire/kvtransfer/page"
 )
+
+// ErrDevice is in the chain of every error that is the device's own and no caller's doing: no memory, a kernel that failed, a device
+// that is gone.
+var ErrDevice = errors.New("the device failed")
 
 // Fault is a page that did not carry the tag of the sequence that was about to read or write it: the ledger and the device's memory
 // disagree about its owner. Devices that keep tags beside their pages return it, and nothing that the step computed may be used.

@@ -102,6 +102,14 @@ type Download struct {
 	To   [][]float32 // each [cols]
 }
 
+// Compare holds what Rotate put into the Scratch of sequences against what their pages hold, bit for bit.
+type Compare struct {
+	Layers int // [0, Layers)
+	// Differs becomes, for each sequence of the batch, the smallest (row*Layers + layer)*2 + part that differs, part being 0 for keys
+	// and 1 for values; -1 if none does, or the sequence has no Scratch.
+	Differs []int32
+}
+
 func (Embed) op()    {}
 func (Norm) op()     {}
 func (MatMul) op()   {}
@@ -110,3 +118,4 @@ func (Attend) op()   {}
 func (SwiGLU) op()   {}
 func (Gather) op()   {}
 func (Download) op() {}
+func (Compare) op()  {}

@@ -1,9 +1,11 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 
 	"quire/device"
@@ -74,16 +76,16 @@ func (e *deviceEngine) Info() Info { return e.info }
 // Read copies rows out of the pool.
 func (e *deviceEngine) Read(v page.View, r Range, dst []byte) ([]byte, error) {
 	dst, err := e.pool.Read(v, device.Range(r), dst)
-	return dst, bug(err)
+	return dst, copied(err)
 }
 
 // Write copies the bytes of a frame into the pool.
 func (e *deviceEngine) Write(g page.Grant, r Range, src []byte) error {
-	return bug(e.pool.Write(g, device.Range(r), src))
+	return copied(e.pool.Write(g, device.Range(r), src))
 }
 
 // Zero clears whole pages.
-func (e *deviceEngine) Zero(pages []page.ID) error { return bug(e.pool.Zero(pages)) }
+func (e *deviceEngine) Zero(pages []page.ID) error { return copied(e.pool.Zero(pages)) }
 
 // NonZero is the first of the pages that holds anything but zeros, or -1.
 func (e *deviceEngine) NonZero(pages []page.ID) int { return e.pool.NonZero(pages) }
@@ -104,6 +106,10 @@ func (e *deviceEngine) Step(work []Work) ([]Result, error) {
 		return nil, failed(err)
 	}
 	ops := append(e.fwd.body[:len(e.fwd.body):len(e.fwd.body)], e.fwd.tail(out)...)
+	if e.exact() && slices.ContainsFunc(work, func(w Work) bool { return w.Witness }) {
+		out.differs = make([]int32, len(work))
+		ops = append(ops, device.Compare{Layers: e.info.Layers, Differs: out.differs})
+	}
 	if err := e.w.dev.Run(&device.Step{Batch: b, Ops: ops}); err != nil {
 		return nil, failed(err)
 	}
@@ -170,8 +176,11 @@ func (e *deviceEngine) results(work []Work, b *device.Batch, o *outputs) ([]Resu
 			r.Hidden, hidden = hidden[0], hidden[1:]
 		}
 		if w.Witness {
-			var err error
-			if r.Mismatch, err = e.witness(w, b.Seqs[i].Scratch, r.Hidden); err != nil && firstErr == nil {
+			found, err := int32(-1), error(nil)
+			if o.differs != nil {
+				found = o.differs[i]
+			}
+			if r.Mismatch, err = e.witness(w, b.Seqs[i].Scratch, found, r.Hidden); err != nil && firstErr == nil {
 				firstErr = err
 			}
 		}
@@ -200,7 +209,19 @@ func bug(err error) error {
 	return fmt.Errorf("%w: %w", kvtransfer.Error{Code: kvtransfer.Invariant, Detail: err.Error()}, err)
 }
 
-// failed wraps an error of the device.
+// copied wraps an error of a pool's call: the device's own, or that of a caller who broke the contract.
+func copied(err error) error {
+	if errors.Is(err, device.ErrDevice) {
+		return failed(err)
+	}
+	return bug(err)
+}
+
+// failed wraps an error of the device. A page that carries another owner's tag is a Bug: the ledger said otherwise.
 func failed(err error) error {
+	var f *device.Fault
+	if errors.As(err, &f) {
+		return bug(err)
+	}
 	return fmt.Errorf("%w: %w", kvtransfer.Error{Code: kvtransfer.DeviceFailed, Detail: err.Error()}, err)
 }

@@ -29,7 +29,6 @@ func (e *deviceEngine) WitnessRows(v page.View, tokens []int32, from int) (int, 
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var stored []byte
 	for at := 0; at < len(tokens); at += witnessChunk {
 		chunk := tokens[at:min(at+witnessChunk, len(tokens))]
 		if err := e.fwd.fit(len(chunk), 0); err != nil {
@@ -37,26 +36,55 @@ func (e *deviceEngine) WitnessRows(v page.View, tokens []int32, from int) (int, 
 		}
 		s := device.Seq{Rows: len(chunk), From: from + at, View: v, Scratch: make([]byte, len(chunk)*spec.RowBytes())}
 		b := &device.Batch{Pool: e.pool, Tokens: chunk, Seqs: []device.Seq{s}}
-		if err := e.w.dev.Run(&device.Step{Batch: b, Ops: e.fwd.firstKeys()}); err != nil {
+		differs := []int32{-1}
+		ops := e.fwd.firstKeys()
+		if e.exact() {
+			ops = append(ops, device.Compare{Layers: 1, Differs: differs})
+		}
+		if err := e.w.dev.Run(&device.Step{Batch: b, Ops: ops}); err != nil {
 			return -1, failed(err)
 		}
-		var err error
-		stored, err = e.pool.Read(v, device.Range{LayerTo: 1, RowFrom: s.From, RowTo: s.From + s.Rows}, stored[:0])
-		if err != nil {
-			return -1, bug(err)
-		}
-		n := spec.RowBytes()
-		for i := range chunk {
-			if !e.same(s.Scratch[i*n:(i+1)*n], stored[i*n:(i+1)*n]) {
-				return s.From + i, nil
+		if !e.exact() {
+			row, err := e.nearRows(v, &s)
+			if row >= 0 || err != nil {
+				return row, err
 			}
+		}
+		if differs[0] >= 0 {
+			return s.From + int(differs[0])/2, nil
 		}
 	}
 	return -1, nil
 }
 
-// witness compares what a witness step computed with the received row and hidden vector; "" when all agree.
-func (e *deviceEngine) witness(w *Work, computed []byte, hidden []float32) (string, error) {
+// exact says whether witnesses are compared bit for bit, which the device does.
+func (e *deviceEngine) exact() bool { return e.bounds.KV == 0 }
+
+// nearRows compares rows of layer 0 in the sequence's scratch with the pages, within the bounds: the first that differs, or -1.
+func (e *deviceEngine) nearRows(v page.View, s *device.Seq) (int, error) {
+	stored, err := e.pool.Read(v, device.Range{LayerTo: 1, RowFrom: s.From, RowTo: s.From + s.Rows}, nil)
+	if err != nil {
+		return -1, bug(err)
+	}
+	n := e.pool.Spec().RowBytes()
+	for i := range s.Rows {
+		if !e.same(s.Scratch[i*n:(i+1)*n], stored[i*n:(i+1)*n]) {
+			return s.From + i, nil
+		}
+	}
+	return -1, nil
+}
+
+// differs is the layer and part that a Compare of one row found, as results name them; "" for none.
+func differs(at int32) string {
+	if at < 0 {
+		return ""
+	}
+	return fmt.Sprintf("layer %d %s", at/2, [...]string{"k", "v"}[at%2])
+}
+
+// nearRow compares keys and values of a witness step in scratch with the received row, within the bounds; "" when all agree.
+func (e *deviceEngine) nearRow(w *Work, computed []byte) (string, error) {
 	received, err := e.pool.Read(w.View, device.Range{LayerTo: e.info.Layers, RowFrom: w.From, RowTo: w.From + 1}, nil)
 	if err != nil {
 		return "", err
@@ -64,8 +92,21 @@ func (e *deviceEngine) witness(w *Work, computed []byte, hidden []float32) (stri
 	n := e.pool.Spec().RowBytes() / 2
 	for i := range 2 * e.info.Layers {
 		if !e.same(computed[i*n:(i+1)*n], received[i*n:(i+1)*n]) {
-			return fmt.Sprintf("layer %d %s", i/2, [...]string{"k", "v"}[i%2]), nil
+			return differs(int32(i)), nil
 		}
+	}
+	return "", nil
+}
+
+// witness says where what a witness step computed differs from the received row and hidden vector; "" when all agree. found is what
+// the device's comparison of the row gave.
+func (e *deviceEngine) witness(w *Work, computed []byte, found int32, hidden []float32) (string, error) {
+	what, err := differs(found), error(nil)
+	if !e.exact() {
+		what, err = e.nearRow(w, computed)
+	}
+	if what != "" || err != nil {
+		return what, err
 	}
 	for i, h := range hidden {
 		if !near(h, w.Want[i], e.bounds.Hidden) {

@@ -102,6 +102,7 @@ type outputs struct {
 	hidden     [][]float32 // each [Dim]
 	logitRows  []int
 	logits     [][]float32 // each [Vocab]
+	differs    []int32     // of each work: what Compare found; nil when nothing was compared
 }
 
 // tail is the ops after the last layer: what is asked for, down to the host.

@@ -44,6 +44,7 @@ type task struct {
 	heads        headOps
 	chosen       []int
 	to           [][]float32
+	differs      []int32 // Compare's result
 }
 
 // part is one matrix of a product, and which items are its.

@@ -27,6 +27,9 @@ func (p *plan) lay(op device.Op) error {
 	case device.Download:
 		return p.layDownload(o)
 	}
+	if o, ok := op.(device.Compare); ok {
+		return p.layCompare(o)
+	}
 	return fmt.Errorf("device/cpu: run: op %T is unknown", op)
 }
 

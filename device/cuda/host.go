@@ -22,7 +22,7 @@ type pinned struct {
 func newPinned(n int) (*pinned, error) {
 	p := &pinned{size: n}
 	if rc := C.cuMemHostAlloc(&p.at, C.size_t(n), C.CU_MEMHOSTALLOC_PORTABLE); rc != 0 {
-		return nil, fmt.Errorf("device/cuda: pinned memory: %d bytes: error %d of the driver", n, int(rc))
+		return nil, failed(fmt.Sprintf("pinned memory: %d bytes", n), fmt.Errorf("error %d of the driver", int(rc)))
 	}
 	return p, nil
 }

@@ -209,4 +209,6 @@ func (d *Device) release(p cu.DevicePtr) {
 }
 
 // failed wraps an error of the driver.
-func failed(what string, err error) error { return fmt.Errorf("device/cuda: %s: %w", what, err) }
+func failed(what string, err error) error {
+	return fmt.Errorf("device/cuda: %s: %w: %w", what, device.ErrDevice, err)
+}

@@ -28,6 +28,8 @@ func (p *plan) lay(op device.Op) error {
 		return p.layGather(o)
 	case device.Download:
 		return p.layDownload(o)
+	case device.Compare:
+		return p.layCompare(o)
 	}
 	return fmt.Errorf("device/cuda: run: op %T is unknown", op)
 }

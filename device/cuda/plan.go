@@ -26,6 +26,7 @@ type plan struct {
 	rec         cu.DevicePtr // batchRec
 	fault       cu.DevicePtr // faultRec
 	cmds        []command
+	compares    [][]int32 // results of Compare
 	scratchUsed int
 	attn        attention
 }
@@ -116,7 +117,7 @@ func (d *Device) Run(s *device.Step) error {
 // compile checks a step and lays it out. Nothing has run when it fails.
 func (p *plan) compile(s *device.Step) error {
 	for {
-		p.room.used, p.scratchUsed, p.cmds = 0, 0, p.cmds[:0]
+		p.room.used, p.scratchUsed, p.cmds, p.compares = 0, 0, p.cmds[:0], p.compares[:0]
 		if err := p.describe(s.Batch); err != nil {
 			return err
 		}
@@ -248,6 +249,9 @@ func (p *plan) run() error {
 	}
 	if err := down.settle(); err != nil {
 		return err
+	}
+	for _, d := range p.compares {
+		noneDiffers(d)
 	}
 	return p.room.fault(p.fault)
 }

@@ -18,7 +18,7 @@ func Run(t *testing.T, open func(t *testing.T) device.Device) {
 		test func(*bench)
 	}{
 		{"Embed", testEmbed}, {"MatMul", testMatMul}, {"MatMulRowAlone", testMatMulRowAlone}, {"Norm", testNorm}, {"SwiGLU", testSwiGLU},
-		{"Gather", testGather}, {"Attention", testAttention}, {"Scratch", testScratch}, {"Pool", testPool}, {"Refusals", testRefusals},
+		{"Gather", testGather}, {"Attention", testAttention}, {"Scratch", testScratch}, {"Compare", testCompare}, {"AttentionAlone", testAttentionAlone}, {"Pool", testPool}, {"Refusals", testRefusals},
 		{"Heads", testHeads}, {"Probe", testProbe},
 	} {
 		t.Run(c.name, func(t *testing.T) {
