@@ -37,11 +37,11 @@ func TestVariantsTiles(t *testing.T) {
 }
 
 const (
-	tileProductRows   = 27
-	tileProductPanels = 5
+	tileProductRows   = 23
+	tileProductPanels = 3
 )
 
-// tileProduct is a product of up to 27 rows with up to 5 panels, as a plan would do it with a variant's kernels.
+// tileProduct is a product of up to 23 rows with up to 3 panels, as a plan would do it with a variant's kernels.
 type tileProduct struct {
 	p      *plan
 	t      *task
