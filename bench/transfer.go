@@ -14,6 +14,7 @@ import (
 type TransferOptions struct {
 	URLs    []string // NATS servers; none = one in this process
 	TCP     bool     // reach the server in this process through a socket, not a pipe
+	Embed   bool     // frames go through a socket to the server in this process, and come out of it through a pipe, as with decode --embed-bus --frames
 	Dir     string   // an empty directory for the server in this process
 	Frame   int      // bytes of a frame, opened
 	Frames  int      // of one round
@@ -128,19 +129,27 @@ func (o TransferOptions) connect(ctx context.Context, r *TransferReport) (send, 
 	}
 	c := jet.ConnectOptions{URLs: o.URLs, Name: "bench"}
 	r.Server = fmt.Sprint(o.URLs)
+	var server *jet.Server
 	if len(o.URLs) == 0 {
 		s, err := jet.Serve(jet.ServerOptions{Addr: "127.0.0.1:0", Data: o.Dir})
 		if err != nil {
 			return nil, nil, done, err
 		}
 		stops = append(stops, s.Stop)
+		server = s
 		c.Server, r.Server = s, "in this process, through a pipe"
 		if o.TCP {
 			c.Server, c.URLs, r.Server = nil, []string{s.URL()}, "in this process, through a socket"
 		}
+		if o.Embed {
+			r.Server = "in this process, in through a socket, out through a pipe"
+		}
 	}
 	var ends [2]*jet.Conn
 	for i := range ends {
+		if o.Embed {
+			c.Server, c.URLs = []*jet.Server{nil, server}[i], []string{server.URL()}
+		}
 		if ends[i], err = jet.Connect(ctx, c); err != nil {
 			return nil, nil, done, err
 		}

@@ -12,8 +12,8 @@ import (
 
 func TestTransfer(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	for _, socket := range []bool{false, true} {
-		o := bench.TransferOptions{TCP: socket, Dir: t.TempDir(), Frame: 3000, Frames: 90, Senders: 4, Repeat: 2}
+	for way := range 3 {
+		o := bench.TransferOptions{TCP: way == 1, Embed: way == 2, Dir: t.TempDir(), Frame: 3000, Frames: 90, Senders: 4, Repeat: 2}
 		r, err := bench.RunTransfer(context.Background(), o)
 		if err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func (c *Cluster) startServer(ctx context.Context) (*jet.Server, error) {
 	c.add("lock", func(context.Context) error { return l.release() })
 	b := c.o.Bus
 	s, err := jet.Serve(jet.ServerOptions{Addr: b.Listen, Data: c.o.Data, Config: b.Config, User: b.User, Password: b.Password,
-		Token: b.Token, TLSCA: b.CA, TLSCert: b.Cert, TLSKey: b.CertKey, Insecure: c.o.Door.Insecure, Log: c.who("bus", "")})
+		Token: b.Token, TLSCA: b.CA, TLSCert: b.Cert, TLSKey: b.CertKey, Insecure: c.o.Door.Insecure, LeafAddr: b.Leafs, Log: c.who("bus", "")})
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,12 @@ type BusOptions struct {
 	Cert    string   // PEM file: what this side shows
 	CertKey string
 
+	Leafs     string   // HOST:PORT where the embedded server takes leaf nodes; "" = it takes none
+	Embed     bool     // decode: a server in this process takes the frames, as a leaf node of LeafURLs
+	LeafURLs  []string // none = port 7422 of the hosts in URLs
+	Frames    string   // HOST:PORT where that server listens for frames; "" = they come through the bus
+	FramesURL string   // where prefill workers find it; "" = at Frames
+
 	User, Password, Token string
 	Prefix                string // of subjects; default quire
 	JournalOpen           bool   // decode works on, and counts, when the journal takes no facts

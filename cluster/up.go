@@ -209,6 +209,11 @@ func work(ctx context.Context, o Options, role kvtransfer.Role) (*Cluster, error
 		if w.bus, err = c.connect(ctx, fmt.Sprintf("%s/%s", role, c.o.ID), nil, c.log); err != nil {
 			return err
 		}
+		if c.o.Bus.Embed {
+			if err := c.embed(ctx, &w); err != nil {
+				return err
+			}
+		}
 		return c.startWorker(ctx, l, w)
 	})
 }

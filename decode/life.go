@@ -79,7 +79,7 @@ func startLife(ctx context.Context, s *Service) (*life, error) {
 	}
 	promptKey := s.cfg.Keys.PromptKey()
 	l.loop = New(LoopConfig{
-		Self: l.peer, Model: s.cfg.Model, ModelSlug: s.cfg.ModelSlug, Info: s.cfg.Engine.Info(), Pool: s.cfg.Pool,
+		Self: l.peer, Frames: s.cfg.Frames, Model: s.cfg.Model, ModelSlug: s.cfg.ModelSlug, Info: s.cfg.Engine.Info(), Pool: s.cfg.Pool,
 		Lease: s.cfg.Lease, MaxOpen: s.cfg.MaxOpen, MaxBatch: s.cfg.MaxBatch, MaxModelLen: s.cfg.MaxModelLen,
 		JournalOptional: s.cfg.JournalOptional, Entropy: entropy, Taped: s.taped(),
 		PromptDigest: func(tenant string, tokens []int32) [32]byte { return seal.PromptDigest(promptKey, tenant, tokens) },

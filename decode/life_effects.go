@@ -156,7 +156,7 @@ func (l *life) purge(k kvtransfer.Key) {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
 	n := l.cfg.Names
-	l.warn("purge", l.cfg.Bus.Streams().Purge(ctx, n.KVStream(l.peer.ID, l.peer.Epoch), n.KV(l.peer.ID, l.peer.Epoch, k.String())))
+	l.warn("purge", l.cfg.KV.Streams().Purge(ctx, n.KVStream(l.peer.ID, l.peer.Epoch), n.KV(l.peer.ID, l.peer.Epoch, k.String())))
 }
 
 // openFrame opens a frame in scratch: nothing else changes when it does not open.

@@ -49,7 +49,7 @@ func (l *life) join(ctx context.Context) error {
 			return fmt.Errorf("decode: listen: %w", err)
 		}
 	}
-	l.unwatch = append(l.unwatch, l.cfg.Bus.Watch(l.onBus()))
+	l.unwatch = append(l.unwatch, l.cfg.KV.Watch(l.onBus()))
 	l.wg.Go(l.keepKV)
 	return nil
 }
@@ -67,11 +67,11 @@ func (l *life) keep(sub bus.Sub, err error) error {
 
 // openKV makes the KV stream, empty, and reads it.
 func (l *life) openKV(ctx context.Context) error {
-	if err := l.cfg.Bus.Streams().EnsureKV(ctx, l.peer.ID, l.peer.Epoch); err != nil {
+	if err := l.cfg.KV.Streams().EnsureKV(ctx, l.peer.ID, l.peer.Epoch); err != nil {
 		return err
 	}
 	n := l.cfg.Names
-	sub, err := l.cfg.Bus.Consume(ctx, bus.Consumer{
+	sub, err := l.cfg.KV.Consume(ctx, bus.Consumer{
 		Stream: n.KVStream(l.peer.ID, l.peer.Epoch), Name: "kv", Subjects: []string{n.AllKV(l.peer.ID, l.peer.Epoch)},
 		AckWait: kvAckWait, MaxPending: kvPending, MaxBytes: bus.MaxPullBytes,
 	}, l.onKV)
@@ -138,7 +138,7 @@ func (l *life) haveKV() (bool, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
 	name := l.cfg.Names.KVStream(l.peer.ID, l.peer.Epoch)
-	names, err := l.cfg.Bus.Streams().Names(ctx, name)
+	names, err := l.cfg.KV.Streams().Names(ctx, name)
 	return slices.Contains(names, name), err
 }
 

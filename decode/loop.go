@@ -16,6 +16,7 @@ type LoopConfig struct {
 	ModelSlug string
 	Info      model.Info // of the engine
 	Pool      uint64     // number of the page pool, not 0
+	Frames    string     // for heartbeats: where frames may be sent directly; "" = nowhere
 
 	Lease         kvtransfer.Tick // 10 s when 0
 	RouterSilence kvtransfer.Tick // a router epoch silent for so long is gone; Lease when 0
@@ -248,7 +249,7 @@ func (l *Loop) heartbeat() kvtransfer.Heartbeat {
 		Peer: l.cfg.Self, Model: l.cfg.Model, ModelSlug: l.cfg.ModelSlug,
 		Pool: l.cfg.Info.Fingerprints.Pool(), Fingerprints: l.cfg.Info.Fingerprints,
 		MaxModelLen: l.cfg.MaxModelLen, PageSize: l.cfg.Info.PageSize, Pages: l.ledger.Counts(),
-		Slots: l.cfg.MaxOpen, SlotsFree: l.cfg.MaxOpen - t.open, Running: t.running, Draining: l.draining,
+		Slots: l.cfg.MaxOpen, SlotsFree: l.cfg.MaxOpen - t.open, Running: t.running, Draining: l.draining, Frames: l.cfg.Frames,
 	}
 }
 

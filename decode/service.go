@@ -44,6 +44,8 @@ type Config struct {
 	Tape  func(tape.Part)
 
 	Bus       bus.Bus
+	KV        bus.Bus // where the KV stream is, if not on Bus: a server in this process that is a leaf node of Bus's
+	Frames    string  // URL of that server for prefill workers; "" = frames come through Bus
 	Names     bus.Names
 	Keys      Keys
 	Engine    model.Engine
@@ -105,6 +107,9 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	if cfg.Pool == 0 {
 		return nil, fmt.Errorf("decode: %s: pool number 0", cfg.ID)
+	}
+	if cfg.KV == nil {
+		cfg.KV = cfg.Bus
 	}
 	if last := cfg.Engine.Info().Pages - 1; last >= 0 {
 		if err := cfg.Engine.Zero([]page.ID{page.ID(last)}); err != nil {

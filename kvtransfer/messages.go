@@ -273,6 +273,7 @@ type Heartbeat struct {
 	Running      int
 	Draining     bool
 	Key          [32]byte // reserved
+	Frames       string   // of a decode: URL of a server that takes its frames directly; "" = they go through the bus
 }
 
 // PagesAsk asks a worker who has which of its pages.

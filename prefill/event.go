@@ -43,7 +43,10 @@ type (
 )
 
 // DecodeHeartbeat says that one life of a decode is there.
-type DecodeHeartbeat struct{ From kvtransfer.Peer }
+type DecodeHeartbeat struct {
+	From   kvtransfer.Peer
+	Frames string // where it takes frames directly, for the service
+}
 
 // ChunkDone answers Compute. Err means that no row of the step counts as written.
 type ChunkDone struct {

@@ -58,7 +58,7 @@ func OpenHeartbeat(v seal.Verifier, data []byte) (DecodeHeartbeat, error) {
 	if e.From != hb.Peer || e.From.Role != kvtransfer.RoleDecode {
 		return DecodeHeartbeat{}, fmt.Errorf("prefill: heartbeat: of %s, signed by %s", hb.Peer, e.From)
 	}
-	return DecodeHeartbeat{From: hb.Peer}, nil
+	return DecodeHeartbeat{From: hb.Peer, Frames: hb.Frames}, nil
 }
 
 // open verifies an envelope of one kind and decodes its body.

@@ -41,7 +41,9 @@ type Config struct {
 	Names        bus.Names
 	Keys         Keys
 	Engine       model.Engine
-	Log          *slog.Logger
+	// DialFrames, if set, connects to the server of a decode that takes its frames directly.
+	DialFrames func(ctx context.Context, url string) (FrameBus, error)
+	Log        *slog.Logger
 }
 
 // Times and bounds of the service.
@@ -71,6 +73,7 @@ type Snapshot struct {
 type Service struct {
 	cfg     Config
 	peer    kvtransfer.Peer
+	direct  direct
 	scratch sync.Pool // *[]byte: frames are read, sealed and sent from the same memory
 	signer  seal.Signer
 	journal *journal.Writer
@@ -129,6 +132,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, signer: signer, start: time.Now(), events: make(chan input, queuedEvents),
 		want: make(chan struct{}, 1), wantDirect: make(chan struct{}, 1), jobs: map[uint64]bus.Delivery{}, drained: make(chan struct{}), joined: make(chan struct{})}
+	s.direct = direct{dial: cfg.DialFrames, warn: s.warn, links: map[kvtransfer.Peer]*link{}}
 	for _, q := range []*queue[func()]{&s.control, &s.frames, &s.steps, &s.zeros} {
 		q.init()
 	}

@@ -119,7 +119,7 @@ func (s *Service) sendFrame(fx SealAndSend) {
 	}
 	data, tag := sealFrameIn(fx, data, len(start))
 	s.post(FrameSealed{Frame: fx.Frame})
-	err = s.store(s.toKV(fx.To, h.Key, fx.MsgID, data))
+	err = s.storeKV(fx.To, s.toKV(fx.To, h.Key, fx.MsgID, data))
 	*scratch = data // the bus has copied it
 	s.scratch.Put(scratch)
 	switch {
@@ -141,7 +141,7 @@ func (s *Service) sendManifest(fx SendManifest) {
 		s.post(ManifestFailed{Key: k, Claim: c, Error: kvtransfer.Errorf(kvtransfer.PrefillFailed, "prefill: manifest: %v", err)})
 		return
 	}
-	err = s.store(s.toKV(fx.To, k, fx.MsgID, s.sign(kvtransfer.KindManifest, body)))
+	err = s.storeKV(fx.To, s.toKV(fx.To, k, fx.MsgID, s.sign(kvtransfer.KindManifest, body)))
 	switch {
 	case err == nil:
 		s.post(ManifestStored{Key: k, Claim: c})
@@ -161,11 +161,28 @@ func (s *Service) toKV(to kvtransfer.Peer, k kvtransfer.Key, id string, data []b
 func (s *Service) store(m bus.Enqueue) error {
 	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
 	defer cancel()
-	_, err := s.cfg.Bus.Enqueue(ctx, m)
+	return stored(s.cfg.Bus.Enqueue(ctx, m))
+}
+
+func stored(_ uint64, err error) error {
 	if errors.Is(err, bus.ErrDuplicate) {
 		return nil
 	}
 	return err
+}
+
+// storeKV publishes to a decode's KV stream: straight to the server that has it where there is a connection, else through the
+// bus, and through the bus too what failed on that connection.
+func (s *Service) storeKV(to kvtransfer.Peer, m bus.Enqueue) error {
+	if b := s.direct.to(to); b != nil {
+		ctx, cancel := context.WithTimeout(s.ctx, directWait)
+		defer cancel()
+		err := stored(b.Enqueue(ctx, m))
+		if err == nil || errors.Is(err, bus.ErrFull) || errors.Is(err, bus.ErrTooLarge) {
+			return err
+		}
+	}
+	return s.store(m)
 }
 
 // warn logs what the protocol mends by itself.

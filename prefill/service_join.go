@@ -111,6 +111,7 @@ func (s *Service) onBeat(m bus.Msg) {
 		s.unsigned.Add(1)
 		return
 	}
+	s.direct.heard(s.ctx, ev.From, ev.Frames, time.Now())
 	s.post(ev)
 }
 

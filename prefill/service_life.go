@@ -64,6 +64,7 @@ func (s *Service) Close() error {
 		s.unwatch()
 	}
 	s.wg.Wait()
+	s.direct.close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := s.journal.Close(ctx); err != nil {

@@ -30,6 +30,8 @@ type ServerOptions struct {
 	TLSCA, TLSCert, TLSKey string   // PEM files; a CA means that clients must show a certificate
 	Insecure               bool     // allow to listen beyond loopback without any of the above
 	HTTPPort               int      // NATS monitoring on the same host; 0 = none
+	LeafAddr               string   // HOST:PORT where leaf nodes connect; "" = none do
+	Leaf                   *Leaf    // makes this server a leaf node of others
 	Log                    *slog.Logger
 }
 
@@ -152,7 +154,7 @@ func (s *Server) options() (*server.Options, error) {
 		o.JetStreamMaxStore = s.opt.MaxStore
 	}
 	o.SyncAlways = true // the journal's acknowledgement means that it is on disk
-	if err := s.secure(o); err != nil {
+	if err := errors.Join(s.secure(o), s.leafs(o)); err != nil {
 		return nil, err
 	}
 	if o.JetStream && o.StoreDir == "" {
@@ -181,9 +183,7 @@ func (s *Server) secure(o *server.Options) error {
 		}
 		o.TLSConfig, o.TLS, o.TLSTimeout = cfg, true, 5
 	}
-	open := o.Username == "" && o.Authorization == "" && len(o.Nkeys) == 0 && len(o.Users) == 0 &&
-		len(o.TrustedOperators) == 0 && o.AuthCallout == nil && s.opt.TLSCA == ""
-	if open && !o.DontListen && !s.opt.Insecure && !loopback(o.Host) {
+	if s.open(o) && !o.DontListen && !s.opt.Insecure && !loopback(o.Host) {
 		return fmt.Errorf("bus: server on %s: anybody who reaches that address could read and write everything: "+
 			"set credentials, listen on 127.0.0.1, or say --insecure", o.Host)
 	}

@@ -10,6 +10,7 @@ type busCmd struct {
 	role
 	natsFlags
 	serverFlags
+	Leafs string `name:"leafnodes" placeholder:"HOST:PORT" help:"Where leaf nodes connect, as decode --embed-bus is one; the usual port is 7422. None otherwise."`
 }
 
 // Run runs the bus role.
@@ -19,7 +20,7 @@ func (b *busCmd) Run(s streams, src origins) error {
 		return err
 	}
 	bus := b.natsFlags.options()
-	bus.Listen, bus.Config = address, b.NATSConfig
+	bus.Listen, bus.Config, bus.Leafs = address, b.NATSConfig, b.Leafs
 	o, err := b.role.options(s, bus)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -171,7 +172,7 @@ func (s *stream) forgetUnsynced() {
 
 // enqueue publishes to a stream and waits for its acknowledgement.
 func (c *conn) enqueue(e bus.Enqueue, timeout Time, cb func(uint64, error)) {
-	m := bus.Msg{Subject: e.Subject, Header: e.Header, Data: e.Data}
+	m := bus.Msg{Subject: e.Subject, Header: e.Header, Data: bytes.Clone(e.Data)}
 	if err := c.sendable("enqueue to", m); err != nil {
 		c.l.after(0, func() { cb(0, err) })
 		return

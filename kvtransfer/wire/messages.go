@@ -331,7 +331,7 @@ func resent(c *codec, p *kvtransfer.Resent) {
 }
 
 func heartbeat(c *codec, p *kvtransfer.Heartbeat) {
-	c.array("heartbeat", 13)
+	c.array("heartbeat", 14)
 	peer(c, &p.Peer)
 	c.text("model", &p.Model, MaxName)
 	c.text("model slug", &p.ModelSlug, MaxName)
@@ -345,6 +345,7 @@ func heartbeat(c *codec, p *kvtransfer.Heartbeat) {
 	c.num("running", &p.Running, MaxRows)
 	c.flag("draining", &p.Draining)
 	c.fixed("key", p.Key[:])
+	c.text("frames", &p.Frames, MaxName)
 }
 
 func counts(c *codec, p *page.Counts) {
