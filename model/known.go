@@ -38,6 +38,8 @@ var known = []Known{
 	},
 	{Name: "smollm2-1.7b", Repo: "HuggingFaceTB/SmolLM2-1.7B-Instruct", About: "chat, BF16, 3.4 GB, Apache-2.0", Files: hfFiles},
 	{Name: "tinyllama-1.1b", Repo: "TinyLlama/TinyLlama-1.1B-Chat-v1.0", About: "chat, BF16, 2.2 GB, Apache-2.0", Files: hfFiles},
+	{Name: "qwen2.5-0.5b", Repo: "Qwen/Qwen2.5-0.5B-Instruct", About: "chat, BF16, 1.0 GB, Apache-2.0", Files: hfFiles},
+	{Name: "qwen3-0.6b", Repo: "Qwen/Qwen3-0.6B", About: "chat with thinking, BF16, 1.5 GB, Apache-2.0", Files: hfFiles},
 	{Name: "llama-3.2-1b", Repo: "unsloth/Llama-3.2-1B-Instruct", About: "chat, BF16, 2.5 GB, Llama 3.2 Community License", Files: hfFiles},
 }
 

@@ -214,7 +214,7 @@ func TestResolve(t *testing.T) {
 	}
 	for _, c := range []struct{ in, want, err string }{
 		{"", "", ""}, {file, file, ""}, {"smollm2-135m", pulled, ""}, {"smollm2-1.7b", "", "quire pull smollm2-1.7b"},
-		{"nothing", "", "these are: llama-3.2-1b, smollm2-1.7b"},
+		{"nothing", "", "these are: llama-3.2-1b, qwen2.5-0.5b"},
 	} {
 		got, err := Resolve(c.in, dir)
 		if got != c.want || (err == nil) != (c.err == "") || (err != nil && !strings.Contains(err.Error(), c.err)) {

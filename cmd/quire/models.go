@@ -7,10 +7,21 @@ import (
 	"time"
 )
 
-type modelsCmd struct{ clientFlags }
+type modelsCmd struct {
+	File    string `arg:"" optional:"" help:"Describes a GGUF file, a Hugging Face directory or a name from quire pull, without a cluster; it is read in full."`
+	Models  string `name:"models" placeholder:"DIR" help:"Where quire pull keeps models."`
+	Formats bool   `name:"formats" help:"Print what can be loaded."`
+	clientFlags
+}
 
-// Run lists what a running cluster serves.
+// Run lists what a running cluster serves, or describes a file, or says what loads.
 func (m *modelsCmd) Run(s streams, src origins) error {
+	switch {
+	case m.Formats:
+		return formats(s)
+	case m.File != "":
+		return m.describe(s)
+	}
 	d, err := m.open(src)
 	if err != nil {
 		return err
