@@ -335,3 +335,15 @@ func TestOneSilentDecode(t *testing.T) {
 		t.Errorf("first open %t, second open %t", w.l.attempts[first] != nil, w.l.attempts[second] != nil)
 	}
 }
+
+// TestResentOutOfTurn: replies that come with a resend count in their turn alone.
+func TestResentOutOfTurn(t *testing.T) {
+	w, key := running(t, 4)
+	if !has[AskResend](w.pass(silence)) {
+		t.Fatal("not asked")
+	}
+	w.do(Resent{Key: key, Known: true, Next: 4, Replies: []Replied{{Key: key, Number: 0, Body: good()}, {Key: key, Number: 2, Body: tokens(9)}, {Key: key, Number: 3, Body: tokens(8)}}})
+	if has[Give](w.effects) || has[Finish](w.effects) || has[SendCancel](w.effects) {
+		t.Errorf("%s", describe(w.effects))
+	}
+}

@@ -29,6 +29,16 @@ func writeTable(root string, tried, all []twin) error {
 	b.Write(before)
 	b.WriteString(tableBegin)
 	fmt.Fprintf(&b, "\n%d of %d checks caught.\n", len(tried), len(tried))
+	simulated, seen := false, 0
+	for _, t := range tried {
+		simulated = simulated || t.seed != ""
+		seen += min(1, len(t.seed))
+	}
+	head, rule := "| check taken out | test that failed |", "|---|---|"
+	if simulated {
+		fmt.Fprintf(&b, "The simulator's first seeds see %d of them too.\n", seen)
+		head, rule = head+" simulator |", rule+"---|"
+	}
 	area, file := "", ""
 	for _, t := range ordered(tried) {
 		if t.area != area {
@@ -37,9 +47,13 @@ func writeTable(root string, tried, all []twin) error {
 		}
 		if t.file != file {
 			file = t.file
-			fmt.Fprintf(&b, "\n`%s`\n\n| check taken out | test that failed |\n|---|---|\n", file)
+			fmt.Fprintf(&b, "\n`%s`\n\n%s\n%s\n", file, head, rule)
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` |\n", cell(t.name), cell(t.caught))
+		fmt.Fprintf(&b, "| `%s` | `%s` |", cell(t.name), cell(t.caught))
+		if simulated {
+			fmt.Fprintf(&b, " %s |", t.seed)
+		}
+		b.WriteByte('\n')
 	}
 	b.WriteString("\n### Checks that are not tried\n\n| check | why nobody could see its absence |\n|---|---|\n")
 	for _, t := range all {

@@ -8,6 +8,7 @@
 //	go run ./e2e/mutate            # print the table, exit 1 if a check is not caught
 //	go run ./e2e/mutate -update    # and write it to docs/testing.md
 //	go run ./e2e/mutate -run gate  # only the checks whose name matches
+//	go run ./e2e/mutate -sim 60    # and see what the simulator finds without each
 package main
 
 import (
@@ -24,18 +25,19 @@ func main() {
 	var (
 		update = flag.Bool("update", false, "write the table to docs/testing.md")
 		list   = flag.Bool("list", false, "print the checks and run nothing")
-		match  = flag.String("run", "", "only checks whose file and name match this regular expression")
+		match  = flag.String("run", "", "only checks whose area, file and name match this regular expression")
+		seeds  = flag.Int("sim", 0, "run so many of the simulator's seeds with each check missing, too")
 	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *match, *list, *update); err != nil {
+	if err := run(ctx, *match, *seeds, *list, *update); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, match string, list, update bool) error {
+func run(ctx context.Context, match string, seeds int, list, update bool) error {
 	want, err := regexp.Compile(match)
 	if err != nil {
 		return err
@@ -61,9 +63,16 @@ func run(ctx context.Context, match string, list, update bool) error {
 		return nil
 	}
 	began := time.Now()
-	survivors, err := try(ctx, root, all, chosen)
+	survivors, err := try(ctx, root, all, chosen, seeds)
 	if err != nil {
 		return err
+	}
+	if seeds > 0 {
+		seen := 0
+		for _, t := range chosen {
+			seen += min(1, len(t.seed))
+		}
+		fmt.Printf("\nthe simulator's first %d seeds see %d of %d\n", seeds, seen, len(chosen))
 	}
 	fmt.Printf("\n%d checks taken out, %d caught, in %d s\n", len(chosen), len(chosen)-len(survivors), int(time.Since(began).Seconds()))
 	for _, t := range survivors {

@@ -177,4 +177,5 @@ var packages = []struct{ dir, slow string }{
 	{"decode", "^(TestEveryOrderOfAHandoff|TestCancelAtEveryMoment|TestHostileWorld)$"},
 	{"prefill", "^TestServiceOverNATS$"},
 	{"router", "^TestHTTPTooLarge$"},
+	{simulator, ""},
 }

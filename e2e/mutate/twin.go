@@ -23,6 +23,7 @@ type twin struct {
 	edits  []edit
 	spared string // why it is not tried
 	caught string // the test that failed
+	seed   string // what the simulator said, if it was asked
 }
 
 // edit puts text into a file in the place of bytes [at, to).
