@@ -22,9 +22,10 @@ sim:
 steps:
 	go test ./e2e/binary -run TestEveryStep -steps -parallel 4 -timeout 30m -v
 
-# Take each check out in turn; a test must fail. Some minutes.
+# Take each check out in turn; a test must fail. Some minutes. MUTATE="-sim 40" runs the simulator's seeds without each too.
+MUTATE ?=
 mutate:
-	go run ./e2e/mutate
+	go run ./e2e/mutate $(MUTATE)
 
 # Beside llama.cpp, in turns: make bench-peers MODEL=FILE LLAMA_BENCH=... LLAMA_BATCHED_BENCH=... LLAMA_SERVER=... PEERS="-r 5 -json out.json"
 LLAMA_BENCH ?=
