@@ -26,9 +26,12 @@ type rigOptions struct {
 	engine model.EngineOptions
 }
 
+// openDevice makes the device of a rig. The tests of other devices than the CPU put theirs here.
+var openDevice = cpu.New
+
 func newRig(t testing.TB, src *model.Source, o rigOptions) *rig {
 	t.Helper()
-	dev, err := cpu.New(o.cpu)
+	dev, err := openDevice(o.cpu)
 	if err != nil {
 		t.Fatal(err)
 	}
