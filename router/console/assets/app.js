@@ -9,7 +9,7 @@ const $ = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-const grids = new Grids($("grids"), $("cell"), $("legend"));
+const grids = new Grids($("grids"), $("grids-note"), $("cell"), $("legend"));
 const plots = new Plots($("plots"));
 const chat = new Chat($("chat"), $("log"));
 let last = null;    // the newest view

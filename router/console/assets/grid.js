@@ -165,8 +165,9 @@ class Grid {
 
 // Grids are all pools of a moment.
 export class Grids {
-  constructor(box, cell, legend) {
+  constructor(box, note, cell, legend) {
     this.box = box;
+    this.note = note;
     this.cell = cell;
     this.legend = legend;
     this.grids = new Map();
@@ -191,7 +192,6 @@ export class Grids {
 
   show(pools, past) {
     const seen = new Set();
-    let note = this.box.querySelector(".note");
     for (const p of pools) {
       const name = `${p.role} ${p.id}@${p.epoch}`;
       seen.add(name);
@@ -208,12 +208,7 @@ export class Grids {
       this.grids.delete(name);
     }
     const text = past ? "The journal tells decode's pools; prefill's facts come at the end of its leg." : pools.length ? "" : "No worker answers.";
-    if (!note) {
-      note = document.createElement("p");
-      note.className = "note";
-    }
-    note.textContent = text;
-    if (this.box.lastChild !== note) this.box.append(note);
+    if (this.note.textContent !== text) this.note.textContent = text;
   }
 
   repaint() {
