@@ -77,7 +77,7 @@ func (c *Cluster) openDoors(ctx context.Context, f front, r *router.Service) err
 	}
 	page := c.console(f, r, admin)
 	http, err := router.OpenHTTP(r, router.HTTPConfig{Address: d.HTTP, Keys: d.Keys, Insecure: d.Insecure, Version: c.o.Version,
-		Metrics: r.WriteMetrics, Admin: admin, Console: page, Log: log})
+		MaxOpen: int64(d.Open), Metrics: r.WriteMetrics, Admin: admin, Console: page, Log: log})
 	if err != nil {
 		page.Close()
 		return portError(ctx, "http", d.HTTP, err)
@@ -85,7 +85,7 @@ func (c *Cluster) openDoors(ctx context.Context, f front, r *router.Service) err
 	c.info.HTTP = http.Address()
 	c.run("http door", http, 0)
 	c.add("console", func(context.Context) error { page.Close(); return nil }) // before its door, which waits for the feeds
-	nats, err := router.OpenNATS(ctx, r, router.NATSConfig{API: f.bus, Names: c.o.names(), Accounts: d.Accounts, Version: c.o.Version, ID: f.id, Log: log})
+	nats, err := router.OpenNATS(ctx, r, router.NATSConfig{API: f.bus, Names: c.o.names(), Accounts: d.Accounts, MaxOpen: d.Open, Version: c.o.Version, ID: f.id, Log: log})
 	if err != nil {
 		return err
 	}

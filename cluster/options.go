@@ -97,6 +97,7 @@ type DoorOptions struct {
 	DefaultMaxTokens int
 	Queue            int           // requests that may wait in all
 	TenantQueue      int           // requests of one tenant that may wait
+	Open             int           // requests that may be open at each door, waiting or not
 	Deadline         time.Duration // of a request that names none
 	MixedCompute     bool
 	Accounts         bool     // the bus has an account for each tenant, whose name the server fills into its subjects

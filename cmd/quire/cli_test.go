@@ -113,7 +113,7 @@ func TestConfigRefuses(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	for _, args := range [][]string{{"up", "--page-sise", "8"}, {"serve"}, {"up", "--page-size", "x"}, {"up", "--page-size", "5000"},
-		{"up", "--max-model-len", "lots"}, {"up", "--prefill", "0"}, {"up", "--http", "8080"}, {"up", "--lease", "1ms"},
+		{"up", "--max-model-len", "lots"}, {"up", "--prefill", "0"}, {"up", "--http", "8080"}, {"up", "--lease", "1ms"}, {"up", "--max-open-requests", "0"}, {"up", "--max-queued-requests", "-1"},
 		{"up", "--nats-url", "nats://"}, {"router", "--id", "Not A Slug"}, {"up", "-f", "/does/not/exist"}} {
 		_, errs, code := quire(t, nil, "", args...)
 		if code != exitUsage || errs == "" {

@@ -111,6 +111,7 @@ type doorFlags struct {
 	DefaultMaxTokens int           `name:"default-max-tokens" default:"1024" placeholder:"N" help:"Longest answer when a request names none."`
 	Queue            int           `name:"max-queued-requests" placeholder:"N" help:"Requests that may wait."`
 	TenantQueue      int           `name:"max-queued-per-tenant" placeholder:"N" help:"Requests of one tenant that may wait."`
+	Open             int           `name:"max-open-requests" default:"4096" placeholder:"N" help:"Requests that may be open at each door, waiting or being answered."`
 	Deadline         time.Duration `name:"deadline" help:"Longest life of a request."`
 	Accounts         bool          `name:"nats-accounts" help:"The NATS server has an account for each tenant (docs/operations.md); else the NATS door serves tenant default alone."`
 	MixedCompute     bool          `name:"mixed-compute" help:"Pair workers whose arithmetic differs in the last bits; the witness is weaker then."`
@@ -202,6 +203,10 @@ func (f doorFlags) options(insecure bool, src origins) (cluster.DoorOptions, err
 	if err != nil {
 		return cluster.DoorOptions{}, err
 	}
+	if most := 1 << 20; min(f.Queue, f.TenantQueue) < 0 || max(f.Queue, f.TenantQueue, f.Open) > most || f.Open < 1 {
+		return cluster.DoorOptions{}, usage("--max-queued-requests %d --max-queued-per-tenant %d --max-open-requests %d: 0, 0 and 1 to %d are possible",
+			f.Queue, f.TenantQueue, f.Open, most)
+	}
 	address, err := listen("http", f.HTTP, src)
 	if err != nil {
 		return cluster.DoorOptions{}, err
@@ -217,7 +222,7 @@ func (f doorFlags) options(insecure bool, src origins) (cluster.DoorOptions, err
 		port = strconv.Itoa(f.Port)
 	}
 	return cluster.DoorOptions{HTTP: net.JoinHostPort(host, port), Keys: keys, AdminKey: f.AdminKey, DefaultMaxTokens: f.DefaultMaxTokens, Queue: f.Queue,
-		TenantQueue: f.TenantQueue, Deadline: f.Deadline, MixedCompute: f.MixedCompute, Accounts: f.Accounts, Tape: taped, Insecure: insecure}, nil
+		TenantQueue: f.TenantQueue, Open: f.Open, Deadline: f.Deadline, MixedCompute: f.MixedCompute, Accounts: f.Accounts, Tape: taped, Insecure: insecure}, nil
 }
 
 // listen checks HOST:PORT; when nobody chose it, $PORT does.
