@@ -21,8 +21,8 @@ import (
 var levels = map[string]int{
 	"kvtransfer": 0,
 	"device":     1,
-	"keys":       2,
-	"bus":        3, "model": 3,
+	"keys":       2, "trace": 2,
+	"bus": 3, "model": 3,
 	"journal": 4, "tape": 4, "embedded": 4,
 	"router": 5, "prefill": 5, "decode": 5,
 	"cluster": 6, "procfile": 6,
@@ -259,7 +259,7 @@ func TestImportsSeesEveryPackage(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"kvtransfer", "kvtransfer/page", "kvtransfer/wire", "kvtransfer/seal", "device", "device/cpu", "keys", "bus", "bus/jet", "model",
+		"kvtransfer", "kvtransfer/page", "kvtransfer/wire", "kvtransfer/seal", "device", "device/cpu", "keys", "trace", "bus", "bus/jet", "model",
 		"journal", "embedded", "router", "prefill", "decode", "cluster", "procfile", "cmd/quire", "e2e",
 	} {
 		if !seen[want] {

@@ -3,7 +3,7 @@
 const SECONDS = 300;
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const rate = (v) => (v >= 100 ? v.toFixed(0) : v.toFixed(1));
-const millis = (v) => (v >= 1 ? v.toFixed(2) + " s" : v >= 0.0995 ? (v * 1000).toFixed(0) + " ms" : (v * 1000).toFixed(1) + " ms");
+const millis = (v) => (v >= 1 ? v.toFixed(v < 10 ? 2 : 1) + " s" : v >= 0.0995 ? (v * 1000).toFixed(0) + " ms" : (v * 1000).toFixed(1) + " ms");
 
 // axis writes a bound without zeros behind the point.
 const axis = (text) => text.replace(/(\.\d*?)0+(?=$| )/, "$1").replace(/\.(?=$| )/, "");

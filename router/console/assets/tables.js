@@ -1,7 +1,7 @@
 // Figures and tables. Everything is set as text.
 
 const count = (n) => n.toLocaleString("en");
-const millis = (s) => (s === 0 ? "\u2013" : s >= 1 ? s.toFixed(2) + " s" : (s * 1000).toFixed(s < 0.0995 ? 1 : 0) + " ms");
+const millis = (s) => (s === 0 ? "\u2013" : s >= 1 ? s.toFixed(s < 10 ? 2 : 1) + " s" : (s * 1000).toFixed(s < 0.0995 ? 1 : 0) + " ms");
 
 function cell(row, text, className) {
   const td = document.createElement("td");
