@@ -268,6 +268,15 @@ func (l *Loop) State(k kvtransfer.Key) (kvtransfer.InboundState, bool) {
 	return h.in.State, true
 }
 
+// ReservationState is where the attempt of one reservation stands; false when it is not in the table, though another of the same
+// attempt may be: a Reserve that comes again after the end makes one.
+func (l *Loop) ReservationState(k kvtransfer.Key, hash [32]byte) (kvtransfer.InboundState, bool) {
+	if h, ok := l.handoffs[k]; ok && h.in.Hash == hash {
+		return h.in.State, true
+	}
+	return 0, false
+}
+
 // Counters gives the counters.
 func (l *Loop) Counters() Counters { return l.count }
 

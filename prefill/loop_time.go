@@ -86,6 +86,14 @@ func (l *Loop) State(k kvtransfer.Key) (kvtransfer.OutboundState, bool) {
 	return 0, false
 }
 
+// ClaimState is where the attempt of one claim stands here; false when there is none.
+func (l *Loop) ClaimState(k kvtransfer.Key, c kvtransfer.ClaimID) (kvtransfer.OutboundState, bool) {
+	if a := l.find(k, c); a != nil {
+		return a.out.State(), true
+	}
+	return 0, false
+}
+
 // Stats gives the counters.
 func (l *Loop) Stats() Stats { return l.stats }
 

@@ -27,6 +27,7 @@ type broker struct {
 	names      bus.Names
 	maxPayload int
 	window     int  // messages of one hand-off in a KV stream; 0 = bus.KVWindow
+	maxAge     Time // of messages in memory; 0 = as the streams say
 	syncEvery  Time // how often files are synced; 0 = before each acknowledgement
 
 	conns       []*conn

@@ -56,6 +56,9 @@ func (b *broker) streamOf(subject string) *stream {
 func (b *broker) ensure(spec bus.StreamSpec) *stream {
 	s := b.streams.get(spec.Name)
 	if s == nil {
+		if b.maxAge > 0 && !spec.File {
+			spec.MaxAge = duration(b.maxAge)
+		}
 		s = &stream{b: b, spec: spec, ids: map[string]stored{}}
 		b.streams.put(spec.Name, s)
 	}

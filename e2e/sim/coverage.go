@@ -49,15 +49,22 @@ func (c *Coverage) pair(side, state, message string) string {
 	return message
 }
 
-// decode counts an event of a decode, and names it.
+// decode counts an event of a decode, and names it. What answers for a reservation is that one's.
 func (c *Coverage) decode(l *decode.Loop, ev decode.Event) string {
-	at := func(k kvtransfer.Key, message string) string {
-		s, ok := l.State(k)
+	named := func(s kvtransfer.InboundState, ok bool, message string) string {
 		state := "unknown"
 		if ok {
 			state = s.String()
 		}
 		return c.pair("decode", state, message)
+	}
+	at := func(k kvtransfer.Key, message string) string {
+		s, ok := l.State(k)
+		return named(s, ok, message)
+	}
+	of := func(k kvtransfer.Key, reservation [32]byte, message string) string {
+		s, ok := l.ReservationState(k, reservation)
+		return named(s, ok, message)
 	}
 	switch e := ev.(type) {
 	case decode.Tick:
@@ -83,13 +90,13 @@ func (c *Coverage) decode(l *decode.Loop, ev decode.Event) string {
 		return at(e.Header.Key, "frame")
 	case decode.FrameOpened:
 		if !e.Opening.OK {
-			return at(e.Header.Key, "frame does not open")
+			return of(e.Header.Key, e.Hash, "frame does not open")
 		}
-		return at(e.Header.Key, "frame opened")
+		return of(e.Header.Key, e.Hash, "frame opened")
 	case decode.FrameCopied:
 		return at(e.Header.Key, "frame copied")
 	case decode.Journaled:
-		return at(e.Key, "journaled")
+		return of(e.Key, e.Reservation, "journaled")
 	case decode.WitnessDone:
 		return at(e.Key, "witnessed")
 	case decode.StepDone:
@@ -106,15 +113,23 @@ func (c *Coverage) decode(l *decode.Loop, ev decode.Event) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", ev), "decode.")
 }
 
-// prefill counts an event of a prefill, and names it.
+// prefill counts an event of a prefill, and names it. What comes of frames and manifests is their claim's: the same attempt may
+// have been claimed here before.
 func (c *Coverage) prefill(l *prefill.Loop, ev prefill.Event) string {
-	at := func(k kvtransfer.Key, message string) string {
-		s, ok := l.State(k)
+	named := func(s kvtransfer.OutboundState, ok bool, message string) string {
 		state := "unknown"
 		if ok {
 			state = s.String()
 		}
 		return c.pair("prefill", state, message)
+	}
+	at := func(k kvtransfer.Key, message string) string {
+		s, ok := l.State(k)
+		return named(s, ok, message)
+	}
+	of := func(k kvtransfer.Key, claim kvtransfer.ClaimID, message string) string {
+		s, ok := l.ClaimState(k, claim)
+		return named(s, ok, message)
 	}
 	switch e := ev.(type) {
 	case prefill.Tick:
@@ -128,17 +143,17 @@ func (c *Coverage) prefill(l *prefill.Loop, ev prefill.Event) string {
 	case prefill.Cancel:
 		return at(e.Msg.Key, "cancel")
 	case prefill.FrameSealed:
-		return at(e.Frame.Key, "frame sealed")
+		return of(e.Frame.Key, e.Frame.Claim, "frame sealed")
 	case prefill.FrameStored:
-		return at(e.Frame.Key, "frame stored")
+		return of(e.Frame.Key, e.Frame.Claim, "frame stored")
 	case prefill.FrameFull:
-		return at(e.Frame.Key, "frame full")
+		return of(e.Frame.Key, e.Frame.Claim, "frame full")
 	case prefill.FrameFailed:
-		return at(e.Frame.Key, "frame failed")
+		return of(e.Frame.Key, e.Frame.Claim, "frame failed")
 	case prefill.ManifestStored:
-		return at(e.Key, "manifest stored")
+		return of(e.Key, e.Claim, "manifest stored")
 	case prefill.ManifestFull:
-		return at(e.Key, "manifest full")
+		return of(e.Key, e.Claim, "manifest full")
 	case prefill.DecodeHeartbeat:
 		return "heartbeat"
 	case prefill.ChunkDone:
@@ -193,6 +208,8 @@ func (c *Coverage) decodeEffect(fx decode.Effect) {
 		if g, ok := e.M.(kvtransfer.Gone); ok {
 			c.mark("refusal: decode says Gone: " + string(g.Error.Code))
 		}
+	case decode.Stop:
+		c.timeout(e.Err.Detail)
 	case decode.Term:
 		c.mark("refusal: decode terminates a delivery")
 	}
@@ -214,6 +231,8 @@ func (c *Coverage) prefillEffect(fx prefill.Effect) {
 	case prefill.SendAbort:
 		c.mark("refusal: prefill aborts: " + string(e.Msg.Error.Code))
 		c.timeout(e.Msg.Error.Detail)
+	case prefill.Halt:
+		c.timeout(e.Error.Detail)
 	case prefill.Ended:
 		c.mark("end: prefill: " + e.State.String())
 		c.timeout(e.Error.Detail)
@@ -244,7 +263,7 @@ func (c *Coverage) end(e kvtransfer.End) {
 	c.mark("end: client: " + string(e.Error.Code))
 }
 
-// timeouts are the limits of time in the loops, by what their errors say.
+// timeouts are the limits of time in the loops, by what their errors say: both parts where there are two.
 var timeouts = []struct{ name, text string }{
 	{"decode: lease", "lease: ended"},
 	{"decode: deadline", "deadline: passed"},
@@ -253,7 +272,9 @@ var timeouts = []struct{ name, text string }{
 	{"prefill: decode silent", "outbound: decode/"},
 	{"prefill: claim unanswered", "outbound: claim unanswered"},
 	{"prefill: stream full", "outbound: stream full"},
-	{"prefill: no pages", "prefill: rows "},
+	{"prefill: no pages", "prefill: rows | pages, free "},
+	{"prefill: device silent", "prefill: the device has not answered"},
+	{"decode: device silent", "decode: the device has not answered"},
 	{"router: no heartbeat", "router: no heartbeat of"},
 	{"router: Reserve unanswered", "did not answer Reserve"},
 	{"router: resends unanswered", "resends: "},
@@ -264,7 +285,8 @@ var timeouts = []struct{ name, text string }{
 
 func (c *Coverage) timeout(detail string) {
 	for _, t := range timeouts {
-		if strings.Contains(detail, t.text) {
+		first, second, _ := strings.Cut(t.text, "|")
+		if strings.Contains(detail, first) && strings.Contains(detail, second) {
 			c.mark("time-out: " + t.name)
 		}
 	}
@@ -272,7 +294,7 @@ func (c *Coverage) timeout(detail string) {
 
 // Print writes the table: pairs of each side with their counts, then marks.
 func (c *Coverage) Print(w io.Writer) {
-	for _, side := range []string{"decode", "prefill", "router"} {
+	for _, side := range sides {
 		c.printPairs(w, side)
 	}
 	group := ""
@@ -283,12 +305,14 @@ func (c *Coverage) Print(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  %-72s %d\n", strings.TrimSpace(strings.TrimPrefix(m, group+":")), c.Marks[m])
 	}
-	if missing := c.Missing(); len(missing) > 0 {
-		fmt.Fprintf(w, "\nnot covered\n")
-		for _, m := range missing {
-			fmt.Fprintf(w, "  %s\n", m)
+	list := func(title string, lines []string) {
+		if len(lines) > 0 {
+			fmt.Fprintf(w, "\n%s\n  %s\n", title, strings.Join(lines, "\n  "))
 		}
 	}
+	list("cannot be (\".\" above)", Cannot())
+	list("met though it cannot be", c.Wrong())
+	list("not covered", c.Missing())
 }
 
 func (c *Coverage) printPairs(w io.Writer, side string) {

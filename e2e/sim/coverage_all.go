@@ -3,11 +3,12 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"quire/kvtransfer"
 )
 
-// What there is to cover: the whole of the two sides' states and messages, the gate's checks, the limits of time, the faults
+// What there is to cover: the whole of each side's states and messages, the gate's checks, the limits of time, the faults
 // and the lies. Missing says what a run has not met.
 
 var sideMessages = map[string][]string{
@@ -42,6 +43,36 @@ func impossible(side, state, message string) string {
 		return impossibleDecode(state, message)
 	case "prefill":
 		return impossiblePrefill(state, message)
+	}
+	return impossibleRouter(state, message)
+}
+
+func impossibleRouter(state, message string) string {
+	message, bad, _ := strings.Cut(message, ":")
+	late := state == "storing" || state == "prefill" || state == "running"
+	switch message {
+	case "reserved", "refused":
+		if late {
+			return "one Reserve is out at a time, and its answer ends reserving"
+		}
+		if message == "reserved" && bad == "" && state != "reserving" {
+			return "with the attempt its key is forgotten: a reservation that comes then is invalid"
+		}
+	case "job stored":
+		switch state {
+		case "reserving":
+			return "the job goes out with the reservation"
+		case "prefill":
+			return "one job is out at a time, and the answer ends storing"
+		}
+	case "outcome", "tokens", "end":
+		if !late {
+			return "replies open from the reservation to the attempt's end, in which its key is forgotten"
+		}
+	case "resent":
+		if state == "reserving" {
+			return "nothing is asked for before the reservation"
+		}
 	}
 	return ""
 }
@@ -106,10 +137,47 @@ func impossiblePrefill(state, message string) string {
 	return ""
 }
 
+var sides = []string{"decode", "prefill", "router"}
+
+// Cannot lists the reasons why pairs cannot be, each with the pairs.
+func Cannot() []string {
+	var reasons []string
+	pairs := map[string][]string{}
+	for _, side := range sides {
+		for _, m := range sideMessages[side] {
+			for _, s := range sideStates(side) {
+				if why := impossible(side, s, m); why != "" {
+					why = side + ": " + why
+					if pairs[why] == nil {
+						reasons = append(reasons, why)
+					}
+					pairs[why] = append(pairs[why], m+" in "+s)
+				}
+			}
+		}
+	}
+	for i, why := range reasons {
+		reasons[i] = fmt.Sprintf("%s: %s", why, strings.Join(pairs[why], ", "))
+	}
+	return reasons
+}
+
+// Wrong lists what was met though it cannot be.
+func (c *Coverage) Wrong() []string {
+	var out []string
+	for p, n := range c.Pairs {
+		if why := impossible(p.Side, p.State, p.Message); why != "" {
+			out = append(out, fmt.Sprintf("%s: %s in %s: %d times, though %s", p.Side, p.Message, p.State, n, why))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // Missing lists what was not met and can be.
 func (c *Coverage) Missing() []string {
 	var out []string
-	for _, side := range []string{"decode", "prefill"} {
+	for _, side := range sides {
 		for _, s := range sideStates(side) {
 			for _, m := range sideMessages[side] {
 				if c.Pairs[Pair{side, s, m}] == 0 && impossible(side, s, m) == "" {
@@ -159,14 +227,14 @@ func wanted() []string {
 			out = append(out, "refusal: gate: "+check.Name)
 		}
 	}
-	for _, lie := range slices.Concat(prefillLies, routerLies) {
+	for _, lie := range slices.Concat(prefillLies, newerLies, routerLies) {
 		out = append(out, "lie: "+lie)
 	}
 	for _, f := range []string{"message lost", "message repeated", "message delayed", "messages out of order", "link cut", "slow link",
 		"byte changed", "middle of a stream lost", "crash of a router", "crash of a prefill", "crash of a decode", "pause of a router",
 		"pause of a prefill", "pause of a decode", "successor of a paused router", "successor of a paused prefill",
 		"successor of a paused decode", "drain of a router", "drain of a prefill", "drain of a decode", "bus restart",
-		"unsynced write lost", "old message replayed", "journal down", "KV stream lost", "device step", "device read", "device write", "device zero", "device witness"} {
+		"unsynced write lost", "old message replayed", "journal down", "KV stream lost", "message of the hand-off again", "device slow", "device of a prefill hangs", "device of a decode hangs", "device step", "device read", "device write", "device zero", "device witness"} {
 		out = append(out, "fault: "+f)
 	}
 	codes := func(prefix string, list ...kvtransfer.Code) {
@@ -176,7 +244,7 @@ func wanted() []string {
 	}
 	codes("refusal: decode refuses Reserve: ", kvtransfer.Draining, kvtransfer.JournalDown, kvtransfer.InvalidRequest, kvtransfer.DeadlineExceeded,
 		kvtransfer.Mismatch, kvtransfer.ContextLengthExceeded, kvtransfer.Overloaded, kvtransfer.PoolExhausted, kvtransfer.HandoffIdentity,
-		kvtransfer.NotAllowed, kvtransfer.NotFound)
+		kvtransfer.NotAllowed, kvtransfer.NotFound, kvtransfer.DeviceFailed)
 	codes("refusal: decode says Gone: ", kvtransfer.NotFound, kvtransfer.Mismatch, kvtransfer.HandoffIdentity, kvtransfer.LeaseExpired)
 	codes("refusal: prefill aborts: ", kvtransfer.Draining, kvtransfer.HandoffCount, kvtransfer.HandoffIdentity, kvtransfer.DeviceFailed,
 		kvtransfer.PoolExhausted, kvtransfer.WorkerLost, kvtransfer.BusFailed)

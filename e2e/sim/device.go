@@ -18,6 +18,8 @@ type device struct {
 	info   model.Info
 	shadow *shadow
 	lo, hi Time // how long an operation takes
+	hangs  bool // the next one does not answer for long
+	busy   int  // operations under way
 }
 
 var errDevice = errors.New("sim: device failed")
@@ -42,10 +44,34 @@ func newDevice(p *proc, o modeltest.Options, strange bool) *device {
 
 // do lets an operation take its time: op happens somewhere in it, then is told at its end.
 func (d *device) do(op, then func()) {
-	d.p.after(d.w.dice.between(d.lo, d.hi), func() {
+	hi := d.hi
+	if d.w.dice.chance(d.w.straggle) {
+		d.w.cov.mark("fault: device slow")
+		hi = d.w.lease() / 6
+	}
+	took := d.w.dice.between(0, hi)
+	if d.hangs && !d.w.healed {
+		d.hangs = false
+		d.w.cov.mark("fault: device of a " + string(d.p.n.role) + " hangs")
+		took = d.w.dice.between(d.w.lease()/3, 5*d.w.lease()) // after three leases it is too late
+	}
+	d.busy++
+	d.p.after(d.w.dice.between(d.lo, hi), func() {
 		op()
-		d.p.after(d.w.dice.between(0, d.hi), then)
+		d.p.after(took, func() {
+			d.busy--
+			then()
+		})
 	})
+}
+
+// rest does something when nothing is under way any more.
+func (d *device) rest(then func()) {
+	if d.busy > 0 {
+		d.p.after(5*ms, func() { d.rest(then) })
+		return
+	}
+	then()
 }
 
 // step runs a batch. keys name the owner of each work as the loop does.

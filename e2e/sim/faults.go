@@ -13,6 +13,7 @@ func (w *World) schedule() {
 	w.net.min, w.net.max = 100, w.dice.between(500, 5*ms)
 	w.net.drop, w.net.dup, w.net.spike, w.net.spikeMax, w.net.flip, w.net.fifo = p.Drop, p.Dup, p.Spike, p.SpikeMax, p.Flip, p.FIFO
 	w.bus.syncEvery = p.SyncEvery
+	w.straggle, w.net.echo = p.Straggle, p.Echo
 	w.sometimes(p.Crash, func() { w.crash(w.anyNode()) })
 	w.sometimes(p.Pause, func() { w.pause(w.anyNode()) })
 	w.sometimes(p.Cut, func() { w.cut(w.anyNode()) })
@@ -31,6 +32,12 @@ func (w *World) schedule() {
 	w.sometimes(p.Drain, func() { w.drain(w.anyNode()) })
 	w.sometimes(p.Burst, func() { w.net.burst = max(w.net.burst, w.q.now+w.dice.between(50*ms, 1200*ms)) })
 	w.sometimes(p.Replay, w.net.replay)
+	w.sometimes(p.Hang, func() {
+		p := w.anyNode().cur
+		for _, d := range w.devices {
+			d.hangs = d.hangs || d.p == p
+		}
+	})
 	if p.DeviceFail > 0 {
 		w.sometimes(1, func() {
 			w.deviceFail = w.plan.DeviceFail * pick(w.dice, 1., 1, 10, 20)
@@ -145,7 +152,7 @@ func (w *World) heal() {
 	w.logf("heal")
 	w.healed = true
 	w.net.heal()
-	w.deviceFail, w.bus.journalDown = 0, false
+	w.deviceFail, w.straggle, w.bus.journalDown = 0, 0, false
 	w.busBack()
 	for _, p := range w.paused {
 		if p.paused {

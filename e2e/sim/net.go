@@ -16,6 +16,7 @@ type network struct {
 	spikeMax Time
 	flip     float64   // messages with a changed byte
 	fifo     bool      // a link keeps the order
+	echo     float64   // messages that have an older one of their hand-off come again
 	tape     []bus.Msg // the last messages, for replays
 	burst    Time      // until then nothing gets from the bus to a router: the middle of a stream of tokens is lost
 }
@@ -66,19 +67,51 @@ func (n *network) garble(data []byte) []byte {
 
 // heal makes the network whole.
 func (n *network) heal() {
-	n.drop, n.dup, n.spike, n.flip, n.burst = 0, 0, 0, 0, 0
+	n.drop, n.dup, n.spike, n.flip, n.echo, n.burst = 0, 0, 0, 0, 0, 0
 	n.min, n.max = 100, 1*ms
 }
 
 // record keeps a message for a replay; heartbeats, answers and the journal are not worth it.
 func (n *network) record(subject string, data []byte) {
-	if n.w.plan.Replay == 0 || strings.HasPrefix(subject, "_INBOX") || strings.HasPrefix(subject, "quire.hb.") || strings.HasPrefix(subject, "quire.journal") {
+	if n.w.plan.Replay+n.w.plan.Echo == 0 || strings.HasPrefix(subject, "_INBOX") || strings.HasPrefix(subject, "quire.hb.") || strings.HasPrefix(subject, "quire.journal") {
 		return
 	}
 	if len(n.tape) >= 256 {
 		n.tape = n.tape[128:]
 	}
+	if n.w.dice.chance(n.echo) {
+		n.answer(handoffOf(subject))
+	}
 	n.tape = append(n.tape, bus.Msg{Subject: subject, Data: data})
+}
+
+// answer sends an older message of a hand-off again, soon: late messages meet it in all its states.
+func (n *network) answer(handoff string) {
+	var of []bus.Msg
+	for _, m := range n.tape {
+		if handoff != "" && handoffOf(m.Subject) == handoff {
+			of = append(of, m)
+		}
+	}
+	if len(of) == 0 {
+		return
+	}
+	m := pick(n.w.dice, of...)
+	n.w.q.post(n.w.dice.between(0, 30*ms), nil, func() {
+		if !n.w.healed {
+			n.w.cov.mark("fault: message of the hand-off again")
+			n.w.bus.replay(m)
+		}
+	})
+}
+
+// handoffOf gives the hand-off in a subject, whatever its attempt; "" when there is none.
+func handoffOf(subject string) string {
+	last := subject[strings.LastIndexByte(subject, '.')+1:]
+	if id, _, ok := strings.Cut(last, "-"); ok && len(id) == 32 {
+		return id
+	}
+	return ""
 }
 
 // replay sends one of them again, more often a late one.

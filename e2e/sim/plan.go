@@ -36,6 +36,13 @@ type Plan struct {
 	Rogue                                                                   float64 // chance that a prefill or router lies in a life
 	SyncEvery                                                               Time    // of the bus's files
 	Clocks                                                                  bool    // run at different speeds
+
+	// Drawn apart, so that seeds of before keep their plans but for these: Options.early leaves them out.
+	Echo     float64 // chance that a message has an older one of its hand-off come again
+	Straggle float64 // chance that a device operation takes up to a sixth of a lease
+	Hang     float64 // devices that do not answer for long, a second
+	Rogue2   float64 // chance that a liar tells one of the newer lies
+	MaxAge   Time    // of messages in streams in memory; 0 = the real minute, which few runs last
 }
 
 const (
@@ -68,7 +75,28 @@ func drawPlan(seed uint64) *Plan {
 	// As in a real one, what decode has taken from its stream (64 frames) is opened and copied within half a lease.
 	p.DeviceMax = min(p.DeviceMax, Time(lease)/130)
 	p.drawFaults(d)
+	p.drawNewer(newDice(seed, 4), Time(lease))
 	return p
+}
+
+// drawNewer chooses the faults that came later. Runs without any fault stay so.
+func (p *Plan) drawNewer(d dice, lease Time) {
+	if !p.faulty() {
+		return
+	}
+	if d.chance(0.3) {
+		p.Echo = 0.3 * d.Float64()
+	}
+	if d.chance(0.3) {
+		p.Straggle = 0.05 * d.Float64()
+	}
+	if d.chance(0.2) {
+		p.Hang = 0.5 * d.Float64()
+	}
+	p.Rogue2 = 0.1
+	if d.chance(0.3) {
+		p.MaxAge = 6 * lease // as a minute is of the real lease
+	}
 }
 
 // drawFaults chooses which kinds of fault a run gets. One run in twelve gets none.

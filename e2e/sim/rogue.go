@@ -24,6 +24,7 @@ var (
 		"frame: two under one index", "frame: index beyond", "frame: short", "frame: hidden vector twice", "frame: hidden vector changed",
 		"frame: no hidden vector", "tokens: another prompt", "tokens: one other", "claim: other reservation", "frame: garbage", "frame: another's claim",
 	}
+	newerLies  = []string{"frame: a changed copy beside it", "manifest: another one after it"}
 	routerLies = []string{
 		"job: short", "job: other tokens", "job: no tokens", "job: another reservation", "reserve: digest", "reserve: no tenant", "reserve: max_tokens 0",
 		"reserve: prompt beyond", "reserve: fingerprint", "reserve: too long", "reserve: late", "reserve: for another router", "reserve: attempt 0",
@@ -38,7 +39,11 @@ func (w *World) drawRogue(n *node, lies []string) *rogue {
 		return nil
 	}
 	n.lies = true
-	return &rogue{w: w, kind: lies[w.dice.IntN(len(lies))]}
+	r := &rogue{w: w, kind: lies[w.dice.IntN(len(lies))]}
+	if n.role == kvtransfer.RolePrefill && w.dice.chance(w.plan.Rogue2) {
+		r.kind = pick(w.dice, newerLies...)
+	}
+	return r
 }
 
 // lies says whether this is the lie, and it is told now.
@@ -88,6 +93,25 @@ func (r *rogue) manifest(m kvtransfer.Manifest) kvtransfer.Manifest {
 		m.Key.ID[2]++
 	}
 	return m
+}
+
+// second is another manifest to send after the first one; false when there is none.
+func (r *rogue) second(m kvtransfer.Manifest) (kvtransfer.Manifest, bool) {
+	if !r.lies("manifest: another one after it") {
+		return m, false
+	}
+	m.Digest[7]++
+	return m, true
+}
+
+// beside changes a copy of a sealed frame; nil when it does not lie.
+func (r *rogue) beside(data []byte) []byte {
+	if !r.lies("frame: a changed copy beside it") {
+		return nil
+	}
+	data = slices.Clone(data)
+	data[len(data)-1]++ // of the tag: it does not open
+	return data
 }
 
 func (r *rogue) withholds() bool { return r.lies("frame: withheld") }

@@ -7,6 +7,7 @@ import (
 // Options of a run. The zero value is a plain one.
 type Options struct {
 	Trace  io.Writer // what happens, line by line
+	early  bool      // without the faults of drawNewer
 	plant  string
 	change func(*Plan)
 	keys   keyring

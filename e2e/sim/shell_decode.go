@@ -252,7 +252,7 @@ func (s *decodeShell) stop(why string, again bool) {
 		return
 	}
 	// Nothing of the old life may touch the pages any more: its operations are over before the next begins.
-	s.p.after(3*s.dev.hi, func() {
+	s.dev.rest(func() {
 		if s.dev.e.Zero(s.dev.allPages()) != nil {
 			s.p.kill(0)
 			s.p.n.startIn(100 * ms)

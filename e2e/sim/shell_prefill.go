@@ -331,6 +331,9 @@ func (s *prefillShell) sendFrame(fx prefill.SealAndSend, done func()) {
 		}
 		fx, plain, extra := s.rogue.frame(fx, plain)
 		data, tag := prefill.SealFrame(fx, plain)
+		if more := s.rogue.beside(data); more != nil {
+			extra = append(extra, more)
+		}
 		s.handle(prefill.FrameSealed{Frame: fx.Frame})
 		for _, more := range extra {
 			s.p.c.enqueue(s.toKV(fx.To, h.Key, "", more), storeTimeout, func(uint64, error) {})
@@ -355,6 +358,11 @@ func (s *prefillShell) sendFrame(fx prefill.SealAndSend, done func()) {
 func (s *prefillShell) sendManifest(fx prefill.SendManifest, done func()) {
 	k, c := fx.Msg.Key, fx.Msg.Claim
 	m := s.rogue.manifest(fx.Msg)
+	if other, lies := s.rogue.second(m); lies {
+		s.p.after(1*ms, func() {
+			s.p.c.enqueue(s.toKV(fx.To, k, "", s.sign(kvtransfer.KindManifest, &other)), storeTimeout, func(uint64, error) {})
+		})
+	}
 	s.store(fx.To, k, fx.MsgID, s.sign(kvtransfer.KindManifest, &m), func(err error) {
 		switch {
 		case err == nil:

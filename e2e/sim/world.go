@@ -37,6 +37,7 @@ type World struct {
 	oracle        oracle
 	cov           *Coverage
 	deviceFail    float64
+	straggle      float64
 	healed        bool
 	plant         string
 	trace         io.Writer
@@ -74,6 +75,9 @@ const (
 
 func newWorld(seed uint64, o Options) *World {
 	w := &World{Seed: seed, plan: drawPlan(seed), dice: newDice(seed, 2), ids: newDice(seed, 3), cov: NewCoverage(), plant: o.plant, trace: o.Trace}
+	if p := w.plan; o.early {
+		p.Echo, p.Straggle, p.Hang, p.Rogue2, p.MaxAge = 0, 0, 0, 0, 0
+	}
 	if o.change != nil {
 		o.change(w.plan)
 	}
@@ -85,7 +89,7 @@ func newWorld(seed uint64, o Options) *World {
 		w.keys = o.keys
 	}
 	w.bus = newBroker(&w.q)
-	w.bus.mark, w.bus.window = w.cov.mark, w.plan.Window
+	w.bus.mark, w.bus.window, w.bus.maxAge = w.cov.mark, w.plan.Window, w.plan.MaxAge
 	w.net = &network{w: w}
 	w.clients = clients{w: w}
 	w.pages, w.verdicts = pagesCheck{w}, readsCheck{w: w, ok: map[readKey]bool{}}
@@ -153,7 +157,7 @@ func (w *World) fail(check, format string, args ...any) {
 // stopped is a process that ended itself: right when its device failed, never because an invariant broke.
 func (w *World) stopped(p kvtransfer.Peer, err kvtransfer.Error) {
 	w.cov.mark("end: process stops: " + string(err.Code))
-	if err.Code != kvtransfer.DeviceFailed || w.plan.DeviceFail == 0 {
+	if err.Code != kvtransfer.DeviceFailed || w.plan.DeviceFail+w.plan.Hang == 0 {
 		w.fail("pages", "%s stops: %s: %s", p, err.Code, err.Detail)
 	}
 }
