@@ -23,6 +23,7 @@ type options struct {
 	bench   string // llama-bench
 	batched string // llama-batched-bench
 	server  string // llama-server
+	noMap   string // flags that make llama.cpp read weights rather than map them
 	model   string
 	threads int
 	rounds  int
@@ -40,6 +41,7 @@ func main() {
 	flag.StringVar(&o.bench, "llama-bench", "", "llama.cpp's llama-bench: a prompt, and one sequence")
 	flag.StringVar(&o.batched, "llama-batched-bench", "", "llama.cpp's llama-batched-bench: several sequences")
 	flag.StringVar(&o.server, "llama-server", "", "llama.cpp's llama-server: the served row")
+	flag.StringVar(&o.noMap, "llama-no-mmap", "-lm none", "flags by which llama.cpp reads weights into memory; builds of early 2026: --no-mmap, and -mmp 0 for llama-bench")
 	flag.StringVar(&o.model, "m", "", "GGUF file")
 	flag.IntVar(&o.threads, "t", 2, "threads")
 	flag.IntVar(&o.rounds, "r", 5, "rounds, after one that is not counted")

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		serveFake(flagOf("--host")+":"+flagOf("--port"), "/health", 2)
 	case strings.Contains(args, "-npl"):
 		fmt.Println("main: n_kv_max = 3072\n{\"pp\": 128, \"tg\": 64, \"pl\": 16, \"speed_pp\": 800.0, \"speed_tg\": 300.0, \"speed\": 500.0}")
-	case strings.Contains(args, "-mmp 0"):
+	case strings.Contains(args, "-lm none"):
 		fmt.Println(`[{"n_prompt":512,"n_gen":0,"avg_ts":900.0},{"n_prompt":0,"n_gen":64,"avg_ts":100.0}]`)
 	default:
 		fmt.Println(`[{"n_prompt":512,"n_gen":0,"avg_ts":800.0},{"n_prompt":0,"n_gen":64,"avg_ts":150.0}]`)
@@ -66,7 +66,7 @@ func TestPeers(t *testing.T) {
 	}
 	t.Setenv(fake, "1")
 	o := options{quire: self, bench: self, batched: self, server: self, model: "m.gguf", threads: 2, rounds: 2, prompt: 512, output: 64, batch: 16,
-		served: 3, json: filepath.Join(t.TempDir(), "out.json")}
+		served: 3, noMap: "-lm none", json: filepath.Join(t.TempDir(), "out.json")}
 	if err := run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}

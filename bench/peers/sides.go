@@ -66,10 +66,10 @@ func (o options) llamaModel(ctx context.Context, huge bool) (figures, error) {
 	f := figures{}
 	var env, flags []string
 	if huge {
-		env, flags = []string{"GLIBC_TUNABLES=glibc.malloc.hugetlb=1"}, []string{"--no-mmap"}
+		env, flags = []string{"GLIBC_TUNABLES=glibc.malloc.hugetlb=1"}, strings.Fields(o.noMap)
 	}
 	if o.bench != "" {
-		if err := o.llamaBench(ctx, env, huge, f); err != nil {
+		if err := o.llamaBench(ctx, env, flags, f); err != nil {
 			return nil, err
 		}
 	}
@@ -92,19 +92,14 @@ func (o options) llamaModel(ctx context.Context, huge bool) (figures, error) {
 }
 
 // llamaBench is one run of llama-bench: it prints an array of tests.
-func (o options) llamaBench(ctx context.Context, env []string, huge bool, f figures) error {
+func (o options) llamaBench(ctx context.Context, env, flags []string, f figures) error {
 	var tests []struct {
 		Prompt int     `json:"n_prompt"`
 		Gen    int     `json:"n_gen"`
 		Rate   float64 `json:"avg_ts"`
 	}
-	mmap := "1"
-	if huge {
-		mmap = "0"
-	}
-	err := runJSON(ctx, env, &tests, o.bench, "-m", o.model, "-t", strconv.Itoa(o.threads), "-p", strconv.Itoa(o.prompt), "-n", strconv.Itoa(o.output),
-		"-r", "1", "-mmp", mmap, "-o", "json")
-	if err != nil {
+	args := []string{"-m", o.model, "-t", strconv.Itoa(o.threads), "-p", strconv.Itoa(o.prompt), "-n", strconv.Itoa(o.output), "-r", "1", "-o", "json"}
+	if err := runJSON(ctx, env, &tests, o.bench, append(args, flags...)...); err != nil {
 		return err
 	}
 	for _, t := range tests {
