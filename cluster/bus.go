@@ -42,7 +42,7 @@ func (c *Cluster) startServer(ctx context.Context) (*jet.Server, error) {
 func (c *Cluster) connect(ctx context.Context, name string, server *jet.Server, log *slog.Logger) (*jet.Conn, error) {
 	b := c.o.Bus
 	o := jet.ConnectOptions{URLs: b.URLs, Server: server, Name: name, Creds: b.Creds, NKey: b.NKey, User: b.User, Password: b.Password,
-		Token: b.Token, TLSCA: b.CA, Context: b.Context, Names: c.o.names(), Log: log}
+		Token: b.Token, TLSCA: b.CA, Context: b.Context, Names: c.o.names(), Replicas: b.Replicas, Log: log}
 	if server == nil {
 		o.TLSCert, o.TLSKey = b.Cert, b.CertKey
 	}

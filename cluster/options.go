@@ -56,6 +56,7 @@ type BusOptions struct {
 
 	User, Password, Token string
 	Prefix                string // of subjects; default quire
+	Replicas              int    // of the shared streams, on a NATS cluster; 0 = 1
 	JournalOpen           bool   // decode works on, and counts, when the journal takes no facts
 }
 

@@ -16,9 +16,13 @@ import (
 // join makes the KV stream and starts to listen. Routers hear of this life last, by its first heartbeat.
 func (l *life) join(ctx context.Context) error {
 	n, role := l.cfg.Names, string(kvtransfer.RoleDecode)
-	unwatch, err := l.cfg.Bus.Streams().WatchEpoch(ctx, role, l.cfg.ID, l.onEpoch)
+	var unwatch func()
+	err := l.retry(ctx, "watch of its epoch", func() (err error) {
+		unwatch, err = l.cfg.Bus.Streams().WatchEpoch(ctx, role, l.cfg.ID, l.onEpoch)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("decode: epoch: %w", err)
+		return err
 	}
 	l.unwatch = append(l.unwatch, unwatch)
 	if err := l.retry(ctx, n.KVStream(l.peer.ID, l.peer.Epoch), func() error { return l.openKV(ctx) }); err != nil {

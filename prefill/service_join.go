@@ -25,8 +25,12 @@ func (s *Service) join(ctx context.Context) error {
 		return fmt.Errorf("prefill: pages: %w", err)
 	}
 	s.subs = append(s.subs, pages)
-	if s.unwatch, err = s.cfg.Bus.Streams().WatchEpoch(ctx, role, s.cfg.ID, s.onEpoch); err != nil {
-		return fmt.Errorf("prefill: epoch: %w", err)
+	err = s.retry(ctx, "watch of its epoch", func() (err error) {
+		s.unwatch, err = s.cfg.Bus.Streams().WatchEpoch(ctx, role, s.cfg.ID, s.onEpoch)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	control := bus.Consumer{Stream: n.ControlStream(), Name: fmt.Sprintf("prefill-%s-%d", s.cfg.ID, s.peer.Epoch),
 		Subjects: []string{n.AllControl(role, s.cfg.ID, s.peer.Epoch)}}

@@ -40,11 +40,15 @@ const readyTimeout = time.Minute
 
 // Server is an embedded NATS server with JetStream.
 type Server struct {
-	opt  ServerOptions
-	log  *slog.Logger
-	mu   sync.Mutex
-	ns   *server.Server // nil while stopped
-	addr string         // as bound
+	opt   ServerOptions
+	log   *slog.Logger
+	store string         // JetStream's directory
+	sick  chan struct{}  // a store is broken
+	stop  chan struct{}  // ends heal; nil while stopped
+	ended chan struct{}  // heal has ended
+	mu    sync.Mutex     // guards ns and addr
+	ns    *server.Server // nil while stopped
+	addr  string         // as bound
 }
 
 // Serve starts a server and returns when it takes connections. A port that is in use gives an InUse.
@@ -58,11 +62,22 @@ func Serve(o ServerOptions) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opt: o, log: o.Log, addr: o.Addr}
+	s := &Server{opt: o, log: o.Log, addr: o.Addr, sick: make(chan struct{}, 1)}
 	if err := s.start(); err != nil {
 		return nil, err
 	}
+	s.watch()
 	return s, nil
+}
+
+// watch starts heal.
+func (s *Server) watch() {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	s.stop, s.ended = stop, ended
+	go func() {
+		defer close(ended)
+		s.heal(stop)
+	}()
 }
 
 func (s *Server) start() error {
@@ -80,7 +95,7 @@ func (s *Server) start() error {
 		return fmt.Errorf("bus: server: %w", err)
 	}
 	fatal := make(chan string, 1)
-	ns.SetLoggerV2(serverLog{s.log, fatal}, false, false, false)
+	ns.SetLoggerV2(serverLog{s.log, fatal, s.sick}, false, false, false)
 	ns.Start()
 	ready := time.Now().Add(readyTimeout)
 	for !ns.ReadyForConnections(100 * time.Millisecond) {
@@ -100,7 +115,7 @@ func (s *Server) start() error {
 		return errors.New("bus: server: JetStream is off: add jetstream { store_dir: DIR } to the server's configuration")
 	}
 	s.mu.Lock()
-	s.ns = ns
+	s.ns, s.store = ns, opts.StoreDir
 	if !opts.DontListen {
 		s.addr = ns.Addr().String()
 	}
@@ -238,8 +253,17 @@ func (s *Server) Clients() int {
 	return ns.NumClients()
 }
 
-// Stop shuts the server down and waits for it; streams on disk stay.
+// Stop shuts the server down and waits for it; streams on disk stay. Stop and Restart are for one goroutine at a time.
 func (s *Server) Stop() {
+	if s.stop != nil {
+		close(s.stop)
+		<-s.ended
+		s.stop = nil
+	}
+	s.shut()
+}
+
+func (s *Server) shut() {
 	s.mu.Lock()
 	ns := s.ns
 	s.ns = nil
@@ -253,20 +277,34 @@ func (s *Server) Stop() {
 // Restart starts a stopped server again, on the same address and directory.
 func (s *Server) Restart() error {
 	s.Stop()
-	return s.start()
+	if err := s.start(); err != nil {
+		return err
+	}
+	s.watch()
+	return nil
 }
 
 // serverLog gives the server's own lines to slog: notices as debug, since the caller says what matters.
 type serverLog struct {
 	log   *slog.Logger
 	fatal chan string
+	sick  chan struct{}
 }
 
 func (l serverLog) Noticef(f string, v ...any) { l.log.Debug("nats: " + fmt.Sprintf(f, v...)) }
 func (l serverLog) Warnf(f string, v ...any)   { l.log.Warn("nats: " + fmt.Sprintf(f, v...)) }
-func (l serverLog) Errorf(f string, v ...any)  { l.log.Error("nats: " + fmt.Sprintf(f, v...)) }
-func (l serverLog) Debugf(f string, v ...any)  {}
-func (l serverLog) Tracef(f string, v ...any)  {}
+func (l serverLog) Errorf(f string, v ...any) {
+	text := fmt.Sprintf(f, v...)
+	l.log.Error("nats: " + text)
+	if broken(text) {
+		select {
+		case l.sick <- struct{}{}:
+		default: // said already
+		}
+	}
+}
+func (l serverLog) Debugf(f string, v ...any) {}
+func (l serverLog) Tracef(f string, v ...any) {}
 func (l serverLog) Fatalf(f string, v ...any) {
 	text := fmt.Sprintf(f, v...)
 	l.log.Error("nats: " + text)

@@ -38,12 +38,13 @@ type natsFlags struct {
 	NATSCert     string `name:"nats-cert" placeholder:"FILE" help:"Certificate of this side, PEM."`
 	NATSCertKey  string `name:"nats-cert-key" placeholder:"FILE" help:"Its key, PEM."`
 	Prefix       string `name:"prefix" default:"quire" help:"First token of every subject."`
+	Replicas     int    `name:"nats-replicas" default:"1" placeholder:"N" help:"Copies of the shared streams on a NATS cluster, 1 to 5; what exists keeps its own."`
 	Insecure     bool   `name:"insecure" help:"Let other machines in without API keys or NATS credentials."`
 }
 
 func (f natsFlags) options() cluster.BusOptions {
 	return cluster.BusOptions{User: f.NATSUser, Password: f.NATSPassword, Token: f.NATSToken, CA: f.NATSCA, Cert: f.NATSCert,
-		CertKey: f.NATSCertKey, Prefix: f.Prefix}
+		CertKey: f.NATSCertKey, Prefix: f.Prefix, Replicas: f.Replicas}
 }
 
 // serverFlags are about the embedded NATS server.
