@@ -5,6 +5,7 @@ package binary
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,6 +27,7 @@ type lab struct {
 	http    string // of router r1
 	proxies map[string]*proxy
 	procs   map[string]*process
+	apart   map[string]*netns // processes in a network of their own
 
 	mu     sync.Mutex
 	armed  func(m passing, step string, n int) // told of every step
@@ -39,11 +41,18 @@ type lab struct {
 const small = 64 << 10
 
 // newLab starts a bus, router r1 and workers, and waits until all are seen.
-func newLab(t *testing.T, workers ...string) *lab {
+func newLab(t *testing.T, workers ...string) *lab { return newLabApart(t, nil, workers...) }
+
+// newLabApart is newLab with some of the processes in networks of their own.
+func newLabApart(t *testing.T, apart map[string]*netns, workers ...string) *lab {
 	t.Helper()
 	env, http, nats := clusterEnv(t)
 	l := &lab{t: t, whole: t, dir: t.TempDir(), env: append(env, "QUIRE_LEASE=2s", "QUIRE_KV_PAGES=200"), nats: nats, http: http, proxies: map[string]*proxy{},
-		procs: map[string]*process{}, beats: map[string]kvtransfer.Heartbeat{}, count: map[string]int{}}
+		procs: map[string]*process{}, apart: apart, beats: map[string]kvtransfer.Heartbeat{}, count: map[string]int{}}
+	if ns := apart["router r1"]; ns != nil {
+		l.http = net.JoinHostPort(ns.door, "8080")
+		l.env = append(l.env, "QUIRE_HTTP="+l.http)
+	}
 	if err := os.WriteFile(filepath.Join(l.dir, "nats.conf"), fmt.Appendf(nil, "max_payload: %d\n", small), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -69,11 +78,16 @@ func (l *lab) start(name string) {
 		l.procs[name] = start(l.whole, l.dir, l.env, quire, role, "--nats", l.nats, "--nats-config", filepath.Join(l.dir, "nats.conf"))
 		return
 	}
+	ns, host, command := l.apart[name], "127.0.0.1", []string{quire, role, "--id", id}
+	if ns != nil {
+		host, command = ns.near, append([]string{"ip", "netns", "exec", ns.name}, command...)
+		command = append(command, "--insecure")
+	}
 	if l.proxies[name] == nil {
-		l.proxies[name] = newProxy(l.whole, name, l.nats, l.watch)
+		l.proxies[name] = newProxy(l.whole, host, name, l.nats, l.watch)
 	}
 	env := append(l.env[:len(l.env):len(l.env)], "QUIRE_NATS_URL=nats://"+l.proxies[name].addr)
-	l.procs[name] = start(l.whole, l.dir, env, quire, role, "--id", id)
+	l.procs[name] = start(l.whole, l.dir, env, command[0], command[1:]...)
 }
 
 // watch is told of every message before it is handed on.

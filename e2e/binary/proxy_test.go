@@ -38,10 +38,10 @@ type proxy struct {
 	over  bool
 }
 
-// newProxy listens until the test ends.
-func newProxy(t *testing.T, who, server string, watch func(passing)) *proxy {
+// newProxy listens on an address of this machine until the test ends.
+func newProxy(t *testing.T, host, who, server string, watch func(passing)) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
