@@ -102,6 +102,24 @@ func ggufRope(f *gguf.File, arch string, headDim int) (Rope, error) {
 	return r, err
 }
 
+// ggufGeneration reads what a file suggests for sampling.
+func ggufGeneration(f *gguf.File) Generation {
+	var g hfGeneration
+	for key, to := range map[string]**float32{
+		"temp": &g.Temperature, "top_p": &g.TopP, "min_p": &g.MinP, "penalty_repeat": &g.RepetitionPenalty,
+	} {
+		if key = "general.sampling." + key; f.Has(key) {
+			v := float32(f.Float(key, -1))
+			*to = &v
+		}
+	}
+	if key := "general.sampling.top_k"; f.Has(key) {
+		v := f.Int(key, -1)
+		g.TopK = &v
+	}
+	return g.Generation()
+}
+
 // ggufFactors reads a small F32 vector; nil when it is not there.
 func ggufFactors(f *gguf.File, name string) ([]float64, error) {
 	t, ok := f.Tensors[name]

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"quire/device"
@@ -33,12 +34,12 @@ type qwenGolden struct {
 	} `json:"chats"`
 }
 
-// forQwens runs a test on each model of testdata.
+// forQwens runs a test on each model of testdata: the Hugging Face directory, and the GGUF file that llama.cpp's converter makes of it.
 func forQwens(t *testing.T, run func(t *testing.T, src *model.Source, g qwenGolden)) {
-	for _, name := range []string{"qwen2", "qwen3"} {
+	for _, name := range []string{"qwen2", "qwen2.gguf", "qwen3", "qwen3.gguf"} {
 		t.Run(name, func(t *testing.T) {
 			var g qwenGolden
-			readJSON(t, filepath.Join("testdata", name, "golden.json"), &g)
+			readJSON(t, filepath.Join("testdata", strings.TrimSuffix(name, ".gguf"), "golden.json"), &g)
 			run(t, open(t, filepath.Join("testdata", name)), g)
 		})
 	}
@@ -47,7 +48,7 @@ func forQwens(t *testing.T, run func(t *testing.T, src *model.Source, g qwenGold
 // f32 is how references compute.
 var f32 = rigOptions{cpu.Options{Activations: "f32"}, model.EngineOptions{KVType: device.F32}}
 
-// TestQwenForward: logits are within 1e-4 of torch's; a GGUF file of the same weights gives the same bits.
+// TestQwenForward: logits are within 1e-4 of torch's.
 func TestQwenForward(t *testing.T) {
 	forQwens(t, func(t *testing.T, src *model.Source, g qwenGolden) {
 		got := newRig(t, src, f32).seq(len(g.Tokens)).logits(g.Tokens...)
@@ -61,15 +62,23 @@ func TestQwenForward(t *testing.T) {
 		if !(worst < 1e-4) {
 			t.Errorf("largest difference of a logit: %g, below 1e-4 is right", worst)
 		}
-		again := newRig(t, openFile(t, asGGUF(t, src)), f32).seq(len(g.Tokens)).logits(g.Tokens...)
-		for i := range got {
-			for j := range got[i] {
-				if got[i][j] != again[i][j] {
-					t.Fatalf("row %d logit %d: %g from GGUF, %g from safetensors", i, j, again[i][j], got[i][j])
+	})
+}
+
+// TestQwenFiles: a GGUF file and safetensors of the same weights give the same bits.
+func TestQwenFiles(t *testing.T) {
+	for _, name := range []string{"qwen2", "qwen3"} {
+		tokens := story(50, 369, 6)
+		want := newRig(t, open(t, filepath.Join("testdata", name)), f32).seq(len(tokens)).logits(tokens...)
+		got := newRig(t, open(t, filepath.Join("testdata", name+".gguf")), f32).seq(len(tokens)).logits(tokens...)
+		for i := range want {
+			for j := range want[i] {
+				if got[i][j] != want[i][j] {
+					t.Fatalf("%s: row %d logit %d: %g from GGUF, %g from safetensors", name, i, j, got[i][j], want[i][j])
 				}
 			}
 		}
-	})
+	}
 }
 
 // asGGUF writes a model's tensors as GGUF has them, with a vocabulary of its size.
@@ -117,6 +126,9 @@ func TestQwenTokenizer(t *testing.T) {
 		}
 		if string(shown) != "<think>hm</think>" || src.Tokenizer.MarkText(think[0]) != "<think>" {
 			t.Errorf("%d shows as %q", think, shown)
+		}
+		if s := src.Generation; s.Temperature == nil || *s.Temperature != 0.6 || *s.TopK != 20 || *s.TopP != 0.95 || s.MinP != nil {
+			t.Errorf("suggested sampling: %+v", s)
 		}
 		var ends []string
 		for _, id := range src.Tokenizer.EOS() {

@@ -146,6 +146,7 @@ func (s *Source) loadGGUF(name string, b []byte, progress func(done, total int64
 		return err
 	}
 	s.compile(f.String("tokenizer.chat_template", ""))
+	s.Generation = ggufGeneration(f)
 	s.Tensors, s.Bytes = f.Tensors, int64(len(b))
 	h := newHasher(int64(len(b)), progress)
 	s.Fingerprint = sha256.Sum256(append([]byte("quire model gguf 1\n"), h.sum(b)...))
