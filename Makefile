@@ -1,5 +1,5 @@
 # Shorthands; the commands behind them work alone too.
-.PHONY: build up test sim steps mutate ci cluster clean-cluster fmt bench-peers
+.PHONY: build up test sim steps mutate ci cluster clean-cluster fmt bench-peers bench-checks
 
 build:
 	go build -o quire ./cmd/quire
@@ -33,6 +33,10 @@ LLAMA_BATCHED_BENCH ?=
 LLAMA_SERVER ?=
 bench-peers: build
 	go run ./bench/peers -quire ./quire -m "$(MODEL)" -llama-bench "$(LLAMA_BENCH)" -llama-batched-bench "$(LLAMA_BATCHED_BENCH)" -llama-server "$(LLAMA_SERVER)" $(PEERS)
+
+# What the checks cost: beside a build without seal, digest, gate, witness (a), zeroing and journal. make bench-checks MODEL=FILE
+bench-checks: build
+	go run ./bench/peers -quire ./quire -m "$(MODEL)" -checks $(PEERS)
 
 ci:
 	.ci/run

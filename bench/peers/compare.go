@@ -121,7 +121,7 @@ func rowOf(sides []side, runs map[string][]figures, name string) (best row, ok b
 func (r report) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s, %d threads; medians of rounds in turns, ratios within each round\n\n", r.Model, r.Threads)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "ROW\tQUIRE\tLLAMA.CPP\tRATIO\tMIN\tMAX\tROUNDS\tPEER\t")
+	fmt.Fprintln(t, "ROW\tQUIRE\tPEER\tRATIO\tMIN\tMAX\tROUNDS\tWHICH PEER\t")
 	for _, x := range r.Rows {
 		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%d\t%s\t\n", x.Name, x.Ours.Median, x.Peers.Median, x.Ratio.Median, x.Ratio.Min, x.Ratio.Max,
 			x.Ratio.N, x.Peer)

@@ -1,6 +1,7 @@
 // Command peers measures quire beside llama.cpp: the same model file, threads and prompts, in turns, and prints ratios.
 //
 //	go run ./bench/peers -quire ./quire -m FILE -llama-bench PATH -llama-batched-bench PATH -llama-server PATH
+//	go run ./bench/peers -quire ./quire -m FILE -checks    # beside quire without its checks: what they cost
 //
 // Binaries that are not named are left out with their rows. Each round runs everything once, beginning with another one than the round
 // before; a ratio is taken within its round, and the median of the rounds is printed. llama.cpp runs twice in each round, as it is
@@ -27,10 +28,11 @@ type options struct {
 	model   string
 	threads int
 	rounds  int
-	prompt  int // tokens of the prefill row
-	output  int // tokens that the decode rows generate
-	batch   int // sequences of the batch row, and clients of the served row
-	served  int // requests of the served row
+	prompt  int  // tokens of the prefill row
+	output  int  // tokens that the decode rows generate
+	batch   int  // sequences of the batch row, and clients of the served row
+	served  int  // requests of the served row
+	checks  bool // beside quire without its checks
 	json    string
 }
 
@@ -49,6 +51,7 @@ func main() {
 	flag.IntVar(&o.output, "n", 64, "tokens that are decoded")
 	flag.IntVar(&o.batch, "b", 16, "sequences at once")
 	flag.IntVar(&o.served, "served", 48, "requests of the served row, of 180 tokens in")
+	flag.BoolVar(&o.checks, "checks", false, "compare with a build without seal, digest, gate, witness (a), zeroing and journal; from the module's root")
 	flag.StringVar(&o.json, "json", "", "write every figure to a file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -59,10 +62,23 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
-	if o.model == "" || o.rounds < 1 || o.bench+o.batched+o.server == "" {
-		return fmt.Errorf("peers: a model (-m), rounds (-r) and at least one of llama.cpp's binaries are needed")
+	if o.model == "" || o.rounds < 1 || o.checks == (o.bench+o.batched+o.server != "") {
+		return fmt.Errorf("peers: a model (-m), rounds (-r) and either -checks or at least one of llama.cpp's binaries are needed")
 	}
-	r, err := compare(ctx, o.sides(), o.rounds, os.Stderr)
+	sides := o.sides()
+	if o.checks {
+		dir, err := os.MkdirTemp("", "quire-unchecked-")
+		if err != nil {
+			return fmt.Errorf("peers: %w", err)
+		}
+		defer os.RemoveAll(dir)
+		bin, err := unchecked(ctx, dir)
+		if err != nil {
+			return err
+		}
+		sides = o.checkSides(bin)
+	}
+	r, err := compare(ctx, sides, o.rounds, os.Stderr)
 	if err != nil {
 		return err
 	}

@@ -99,8 +99,8 @@ func TestPeers(t *testing.T) {
 			t.Errorf("row %+v, want %+v", x, w)
 		}
 	}
-	if len(r.Rows) != 5 || served != 2 {
-		t.Errorf("%d rows, %d of them served, want 5 and 2", len(r.Rows), served)
+	if len(r.Rows) != 6 || served != 3 {
+		t.Errorf("%d rows, %d of them served, want 6 and 3", len(r.Rows), served)
 	}
 }
 

@@ -47,6 +47,9 @@ func (o options) serve(ctx context.Context, f figures, path string, command func
 			_ = cmd.Process.Kill()
 			<-ended
 		}
+		if s := cmd.ProcessState; s != nil && len(f) > 0 {
+			f[o.busyRow()] = float64((s.UserTime() + s.SystemTime()).Milliseconds())
+		}
 	}()
 	if err := ready(ctx, "http://"+addr+path, ended); err != nil {
 		return fmt.Errorf("%w\n%s", err, tail(&log, ended))

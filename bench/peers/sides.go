@@ -30,7 +30,10 @@ func (o options) promptRow() string { return fmt.Sprintf("prompt of %d, tokens/s
 func (o options) oneRow() string    { return "one sequence, tokens/s" }
 func (o options) batchRow() string  { return fmt.Sprintf("%d sequences, tokens/s", o.batch) }
 func (o options) servedRow() string { return fmt.Sprintf("served to %d clients, tokens/s", o.batch) }
-func (o options) firstRow() string  { return fmt.Sprintf("served to %d clients, TTFT p99 ms", o.batch) }
+func (o options) busyRow() string {
+	return fmt.Sprintf("served to %d clients, the server's CPU time, start included, ms", o.batch)
+}
+func (o options) firstRow() string { return fmt.Sprintf("served to %d clients, TTFT p99 ms", o.batch) }
 
 // quireModel measures ours: quire bench model, and quire up under the load.
 func (o options) quireModel(ctx context.Context) (figures, error) {
@@ -57,7 +60,7 @@ func (o options) quireModel(ctx context.Context) (figures, error) {
 		return f, nil
 	}
 	return f, o.serve(ctx, f, "/ready", func(addr, dir string) *exec.Cmd {
-		return exec.CommandContext(ctx, o.quire, "up", "--model", o.model, "--threads", strconv.Itoa(o.threads), "--http", addr, "--data", dir)
+		return exec.CommandContext(ctx, o.quire, "up", "--model", o.model, "--threads", strconv.Itoa(o.threads), "--nats", "127.0.0.1:0", "--http", addr, "--data", dir)
 	})
 }
 
