@@ -16,6 +16,7 @@ type benchCmd struct {
 	Serve    benchServeCmd    `cmd:"" help:"Put a load on an OpenAI-compatible server: times to first and later tokens, goodput, errors."`
 	Handoff  benchHandoffCmd  `cmd:"" help:"Take the time to the first token apart, and compare it with one engine without a hand-off."`
 	Transfer benchTransferCmd `cmd:"" help:"Move frames as a hand-off does, beside raw loopback TCP: GB/s and CPU seconds per GB."`
+	Device   benchDeviceCmd   `cmd:"" help:"Measure a device's kernels one by one: GB/s and GFLOP/s beside its copy and its product, and what owner tags cost."`
 	Scale    benchScaleCmd    `cmd:"" help:"Time the decisions of decode and router as requests and pools grow, with a simulated device."`
 }
 

@@ -26,12 +26,15 @@ import (
 // quire is the binary under test, built once.
 var quire string
 
+// buildTags is what the binary is built with besides.
+var buildTags = "-tags="
+
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "quire-binary-")
 	if err == nil {
 		quire = filepath.Join(dir, "quire")
 		var out []byte
-		if out, err = exec.Command("go", "build", "-o", quire, "quire/cmd/quire").CombinedOutput(); err != nil {
+		if out, err = exec.Command("go", "build", buildTags, "-o", quire, "quire/cmd/quire").CombinedOutput(); err != nil {
 			err = fmt.Errorf("%w\n%s", err, out)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"quire/cluster"
 	"quire/decode"
 	"quire/device"
-	"quire/device/cpu"
+	"quire/device/open"
 	"quire/e2e/rogue"
 	_ "quire/embedded" // the model that is served
 	"quire/keys"
@@ -116,7 +116,7 @@ func (r *Rig) load() (err error) {
 	}
 	r.stop(func() { _ = r.Src.Close() })
 	r.Text, _ = router.FromSource(r.Src)
-	if r.dev, err = cpu.New(cpu.Options{}); err != nil {
+	if r.dev, _, err = open.Device(open.Options{}); err != nil {
 		return err
 	}
 	r.stop(func() { _ = r.dev.Close() })

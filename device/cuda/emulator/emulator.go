@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 )
 
 // Flags are those of g++: contraction off, as for the PTX.
@@ -22,14 +23,14 @@ var Flags = []string{"-std=c++17", "-O2", "-ftree-vectorize", "-ffp-contract=off
 var sources = []string{"driver.cc", "blocks.cc", "kernels.cc"}
 
 // Build gives the path of the library, compiled from library/ unless that was done before: it is kept in the
-// user's cache, under the hash of sources and flags. extra are more flags, such as -fsanitize=address.
-func Build(extra ...string) (string, error) {
+// user's cache, under the hash of sources and flags. $QUIRE_EMULATOR_FLAGS adds flags, such as -fsanitize=address.
+func Build() (string, error) {
 	_, self, _, ok := runtime.Caller(0)
 	if !ok {
 		return "", fmt.Errorf("emulator: the sources cannot be found")
 	}
 	dir := filepath.Join(filepath.Dir(self), "library")
-	flags := slices.Concat(Flags, extra)
+	flags := slices.Concat(Flags, strings.Fields(os.Getenv("QUIRE_EMULATOR_FLAGS")))
 	h := sha256.New()
 	fmt.Fprintln(h, flags)
 	for _, pattern := range []string{"*.cc", "*.h", "../../kernel/*.cu", "../../kernel/*.cuh", "../../include/*.h"} {
