@@ -1,5 +1,5 @@
 # Shorthands; the commands behind them work alone too.
-.PHONY: build up test sim steps mutate ci cluster clean-cluster fmt bench-peers bench-checks
+.PHONY: cuda ptx test-cuda test-cuda-sanitize gpu-check build up test sim steps mutate ci cluster clean-cluster fmt bench-peers bench-checks
 
 build:
 	go build -o quire ./cmd/quire
@@ -33,6 +33,25 @@ LLAMA_BATCHED_BENCH ?=
 LLAMA_SERVER ?=
 bench-peers: build
 	go run ./bench/peers -quire ./quire -m "$(MODEL)" -llama-bench "$(LLAMA_BENCH)" -llama-batched-bench "$(LLAMA_BATCHED_BENCH)" -llama-server "$(LLAMA_SERVER)" $(PEERS)
+
+# The binary for NVIDIA GPUs. gcc and g++ build it, against a header and a link stub of the project's own: nothing of NVIDIA's.
+CUDA_ENV = CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/device/cuda/include" CGO_LDFLAGS="-L$(CURDIR)/device/cuda/link"
+cuda:
+	$(CUDA_ENV) go build -tags cuda -o quire ./cmd/quire
+
+# Kernels to PTX, after a change of device/cuda/kernel. clang-19: Debian's package of that name.
+ptx:
+	device/cuda/ptx.sh build
+
+# Everything that needs the tag, on the emulator: kernels in three orders of threads, forward pass, real processes.
+test-cuda:
+	$(CUDA_ENV) go vet -tags cuda ./...
+	$(CUDA_ENV) go test -tags cuda ./device/cuda/... ./device/open
+	$(CUDA_ENV) go test -tags cuda -run CUDA ./model ./e2e/binary
+
+# The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, on the emulator.
+test-cuda-sanitize:
+	$(CUDA_ENV) device/cuda/sanitize.sh
 
 # What the checks cost: beside a build without seal, digest, gate, witness (a), zeroing and journal. make bench-checks MODEL=FILE
 bench-checks: build
