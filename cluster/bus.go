@@ -29,6 +29,11 @@ func (c *Cluster) startServer(ctx context.Context) (*jet.Server, error) {
 	}
 	c.add("lock", func(context.Context) error { return l.release() })
 	b := c.o.Bus
+	if b.Accounts != "" {
+		if b.Config, err = jet.WriteAccounts(b.Accounts, c.o.names(), b.Tenants); err != nil {
+			return nil, err
+		}
+	}
 	s, err := jet.Serve(jet.ServerOptions{Addr: b.Listen, Data: c.o.Data, Config: b.Config, User: b.User, Password: b.Password,
 		Token: b.Token, TLSCA: b.CA, TLSCert: b.Cert, TLSKey: b.CertKey, Insecure: c.o.Door.Insecure, LeafAddr: b.Leafs, Log: c.who("bus", "")})
 	if err != nil {
@@ -41,8 +46,11 @@ func (c *Cluster) startServer(ctx context.Context) (*jet.Server, error) {
 // connect gives one role its connection; server is the one of this process, or nil.
 func (c *Cluster) connect(ctx context.Context, name string, server *jet.Server, log *slog.Logger) (*jet.Conn, error) {
 	b := c.o.Bus
+	if server != nil && b.Accounts != "" {
+		b.NKey = jet.SeedFile(b.Accounts, bus.UserBus)
+	}
 	o := jet.ConnectOptions{URLs: b.URLs, Server: server, Name: name, Creds: b.Creds, NKey: b.NKey, User: b.User, Password: b.Password,
-		Token: b.Token, TLSCA: b.CA, Context: b.Context, Names: c.o.names(), Replicas: b.Replicas, Log: log}
+		Token: b.Token, TLSCA: b.CA, Context: b.Context, InboxPrefix: b.Inbox, Names: c.o.names(), Replicas: b.Replicas, Log: log}
 	if server == nil {
 		o.TLSCert, o.TLSKey = b.Cert, b.CertKey
 	}

@@ -42,11 +42,15 @@ type BusOptions struct {
 	URLs    []string // servers to use instead of an embedded one
 	Context string   // name of a NATS context
 	Config  string   // nats-server configuration file of the embedded server; "" = none
+	Inbox   string   // prefix of this process's inboxes; "" = _INBOX
 	Creds   string   // file
 	NKey    string   // file with a user's seed
 	CA      string   // PEM file; with the embedded server: clients must show a certificate of it
 	Cert    string   // PEM file: what this side shows
 	CertKey string
+
+	Accounts string   // directory of an accounts configuration, which the embedded server makes and serves; "" = none
+	Tenants  []string // who gets an account in it, beside those that have one
 
 	Leafs     string   // HOST:PORT where the embedded server takes leaf nodes; "" = it takes none
 	Embed     bool     // decode: a server in this process takes the frames, as a leaf node of LeafURLs

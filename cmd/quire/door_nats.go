@@ -32,7 +32,7 @@ func newNATSDoor(f busFlags, accounts bool) (*natsDoor, error) {
 	defer cancel()
 	names := bus.Names{Prefix: o.Prefix}
 	conn, err := jet.Connect(ctx, jet.ConnectOptions{URLs: o.URLs, Name: "quire chat", Creds: o.Creds, NKey: o.NKey, User: o.User,
-		Password: o.Password, Token: o.Token, TLSCA: o.CA, TLSCert: o.Cert, TLSKey: o.CertKey, Context: o.Context, Names: names, Plain: true})
+		Password: o.Password, Token: o.Token, TLSCA: o.CA, TLSCert: o.Cert, TLSKey: o.CertKey, Context: o.Context, InboxPrefix: o.Inbox, Names: names, Plain: true})
 	if err != nil {
 		return nil, err
 	}

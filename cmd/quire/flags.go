@@ -60,6 +60,7 @@ type busFlags struct {
 	NATSContext string   `name:"nats-context" placeholder:"NAME" help:"A context of the nats CLI."`
 	NATSCreds   string   `name:"nats-creds" placeholder:"FILE" help:"Credentials file."`
 	NATSNKey    string   `name:"nats-nkey" placeholder:"FILE" help:"File with a user's nkey seed."`
+	NATSInbox   string   `name:"nats-inbox-prefix" placeholder:"PREFIX" help:"First token of this process's inboxes, where the server allows no others; _INBOX otherwise."`
 }
 
 type modelFlags struct {
@@ -120,7 +121,7 @@ type doorFlags struct {
 
 func (f busFlags) options() cluster.BusOptions {
 	o := f.natsFlags.options()
-	o.URLs, o.Context, o.Creds, o.NKey = f.NATSURL, f.NATSContext, f.NATSCreds, f.NATSNKey
+	o.URLs, o.Context, o.Creds, o.NKey, o.Inbox = f.NATSURL, f.NATSContext, f.NATSCreds, f.NATSNKey, f.NATSInbox
 	return o
 }
 

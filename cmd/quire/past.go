@@ -77,7 +77,7 @@ func (f busFlags) connect(ctx context.Context) (*jet.Conn, bus.Names, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	conn, err := jet.Connect(ctx, jet.ConnectOptions{URLs: o.URLs, Name: "quire replay", Creds: o.Creds, NKey: o.NKey, User: o.User,
-		Password: o.Password, Token: o.Token, TLSCA: o.CA, TLSCert: o.Cert, TLSKey: o.CertKey, Context: o.Context, Names: names})
+		Password: o.Password, Token: o.Token, TLSCA: o.CA, TLSCert: o.Cert, TLSKey: o.CertKey, Context: o.Context, InboxPrefix: o.Inbox, Names: names})
 	return conn, names, err
 }
 
