@@ -88,7 +88,7 @@ const (
 type Bus interface {
 	// Publish sends on core NATS: at most once, no acknowledgement.
 	Publish(subject string, header map[string][]string, data []byte) error
-	// Request waits for one answer. ErrNoResponders comes at once where nobody listens.
+	// Request waits for one answer. ErrNoResponders comes at once where nobody listens. Headers come with ctx: WithHeader.
 	Request(ctx context.Context, subject string, data []byte) (Msg, error)
 	// Subscribe calls fn for each message, one at a time per subscription; queue "" means none.
 	Subscribe(subject, queue string, fn func(Msg)) (Sub, error)

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"quire/trace"
 )
 
 // service is what prefill, decode and router have in common once they run.
@@ -27,6 +29,7 @@ type Cluster struct {
 	dead  chan error
 	once  sync.Once
 
+	spans *trace.Exporter // nil = nobody takes spans
 	info  Info
 	parts []part // in order of start; they are taken down in reverse
 }
@@ -72,6 +75,25 @@ func begin(o Options) *Cluster {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Cluster{o: o, log: o.Log, began: time.Now(), dead: make(chan error, 1)}
+}
+
+// startTraces begins to send spans where the environment says so. What it sends last are those of the parts that stop first.
+func (c *Cluster) startTraces() error {
+	if c.o.Env == nil {
+		return nil
+	}
+	e, err := trace.FromEnv(c.o.Env, c.o.Version, c.log)
+	if err != nil || e == nil {
+		return err
+	}
+	c.spans = e
+	c.add("traces", func(ctx context.Context) error {
+		if err := e.Close(ctx); err != nil {
+			c.log.Warn("spans are lost", "error", err)
+		}
+		return nil
+	})
+	return nil
 }
 
 // who is the log of a role. A single role's process has one all through.

@@ -30,6 +30,8 @@ type Options struct {
 	Prefill int // workers of `up`
 	Decode  int
 	Log     *slog.Logger
+	// Env looks up what OpenTelemetry's variables say; nil = traces are sent nowhere.
+	Env func(name string) string
 	// Past, when set, begins to read a journal anew for the console's slider.
 	Past func(r bus.Reader, stream string) console.Past
 	// Progress, when set, gives what is told how many of total bytes are done of the thing with this label.

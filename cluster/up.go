@@ -27,7 +27,11 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 
 func start(ctx context.Context, o Options, fn func(*Cluster) error) (*Cluster, error) {
 	c := begin(o)
-	if err := fn(c); err != nil {
+	err := c.startTraces()
+	if err == nil {
+		err = fn(c)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}

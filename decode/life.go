@@ -16,6 +16,7 @@ import (
 	"quire/kvtransfer/page"
 	"quire/kvtransfer/seal"
 	"quire/model"
+	tracing "quire/trace"
 )
 
 // life is one epoch: goroutines turn the bus and the engine into events of one loop, and perform its effects.
@@ -32,8 +33,9 @@ type life struct {
 	deliveries map[uint64]bus.Delivery // not answered
 	asks       map[uint64]string       // where to answer requests
 	handles    uint64                  // the last one given out
-	full       bool                    // the journal's buffer, as the loop knows it
-	silent     bool                    // the device does not answer
+	tracks     tracks
+	full       bool // the journal's buffer, as the loop knows it
+	silent     bool // the device does not answer
 
 	pickers map[kvtransfer.Key]*model.Picker // the step goroutine's alone, but for forgets
 	traces  map[kvtransfer.Key]*trace        // of taped attempts
@@ -60,7 +62,8 @@ type input struct {
 	ev       Event
 	delivery *bus.Delivery
 	reply    string
-	look     func() // instead of an event: looks at the loop and changes nothing
+	of       tracing.Context // of the request
+	look     func()          // instead of an event: looks at the loop and changes nothing
 }
 
 // startLife takes an epoch and joins the bus.
@@ -77,6 +80,7 @@ func startLife(ctx context.Context, s *Service) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.tracks = newTracks(tracing.Tracer{Role: "decode", ID: s.cfg.ID, Export: s.cfg.Trace}, l.start)
 	promptKey := s.cfg.Keys.PromptKey()
 	l.loop = New(LoopConfig{
 		Self: l.peer, Frames: s.cfg.Frames, Model: s.cfg.Model, ModelSlug: s.cfg.ModelSlug, Info: s.cfg.Engine.Info(), Pool: s.cfg.Pool,
@@ -171,6 +175,7 @@ func (l *life) register(in input) Event {
 	switch e := in.ev.(type) {
 	case ReserveAsked:
 		e.ID = n
+		l.tracks.asked(n, in.of)
 		return e
 	case ResendAsked:
 		e.ID = n
@@ -189,6 +194,7 @@ func (l *life) register(in input) Event {
 		return e
 	case ManifestCame:
 		e.Delivery = n
+		l.tracks.stated(e.M.Key, tracing.FromHeader(in.delivery.Header))
 		return e
 	case FrameCame:
 		e.Delivery = n

@@ -20,8 +20,10 @@ func (l *life) perform(e Effect) {
 	switch e := e.(type) {
 	case Reserved:
 		l.checkZero(e.M)
+		l.tracks.reserved(e.ID, e.M)
 		l.answer(e.ID, kvtransfer.KindReservation, e.Body)
 	case Refused:
+		l.tracks.refused(e.ID)
 		l.answerWith(e.ID, kvtransfer.KindRefused, &e.M)
 	case Resent:
 		l.resent(e)
@@ -225,6 +227,10 @@ func (l *life) newPicker(s Picking) *model.Picker {
 // record gives a fact to the journal: with Must it waits, on a goroutine of its own, until the journal has acknowledged it.
 func (l *life) record(e Journal) {
 	r := e.Fact.record(l.now())
+	if f := e.Fact; f.Kind == FactFinished {
+		l.cfg.Log.Debug("hand-off over", "handoff", f.Key.String(), "trace", l.tracks.traceOf(f.Key), "prompt", f.N, "output", f.Output, "code", string(f.Error.Code))
+	}
+	l.tracks.fact(e.Fact, r.At)
 	if !e.Must {
 		if err := l.journal.Put(r); !errors.Is(err, journal.ErrFull) { // what is turned away is counted, and told when it begins
 			l.warn("journal", err)

@@ -9,6 +9,7 @@ import (
 
 	"quire/bus"
 	"quire/kvtransfer"
+	tracing "quire/trace"
 )
 
 // How a life listens: requests, control messages, frames, routers' heartbeats, its own epoch, the state of the bus.
@@ -188,7 +189,7 @@ func (l *life) ask(m bus.Msg, ev Event, err error) {
 		l.warn("request ignored", errors.Join(err))
 		return
 	}
-	l.postInput(input{ev: ev, reply: m.Reply})
+	l.postInput(input{ev: ev, reply: m.Reply, of: tracing.FromHeader(m.Header)})
 }
 
 func (l *life) onControl(d bus.Delivery) {

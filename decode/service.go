@@ -16,6 +16,7 @@ import (
 	"quire/kvtransfer/seal"
 	"quire/model"
 	"quire/tape"
+	tracing "quire/trace"
 )
 
 // Keys is what the service needs of the keys directory.
@@ -53,6 +54,7 @@ type Config struct {
 	// NewPicker, if set, makes pickers instead of Tokenizer: for engines that choose by themselves.
 	NewPicker func(Picking) *model.Picker
 	Log       *slog.Logger
+	Trace     *tracing.Exporter // takes spans; nil = nobody does
 }
 
 // Times and bounds of the service.

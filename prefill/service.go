@@ -16,6 +16,7 @@ import (
 	"quire/kvtransfer/seal"
 	"quire/kvtransfer/wire"
 	"quire/model"
+	"quire/trace"
 )
 
 // Keys is what the service needs of the keys directory.
@@ -44,6 +45,7 @@ type Config struct {
 	// DialFrames, if set, connects to the server of a decode that takes its frames directly.
 	DialFrames func(ctx context.Context, url string) (FrameBus, error)
 	Log        *slog.Logger
+	Trace      *trace.Exporter // takes spans; nil = nobody does
 }
 
 // Times and bounds of the service.
@@ -86,6 +88,7 @@ type Service struct {
 	silent     bool                    // run's alone: no heartbeat goes out
 	jobs       map[uint64]bus.Delivery // run's alone: pulled and not yet acknowledged
 	nextJob    uint64
+	tracks     tracks // run's alone
 
 	control, frames, steps, zeros queue[func()]
 
@@ -133,6 +136,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, signer: signer, start: time.Now(), events: make(chan input, queuedEvents),
 		want: make(chan struct{}, 1), wantDirect: make(chan struct{}, 1), jobs: map[uint64]bus.Delivery{}, drained: make(chan struct{}), joined: make(chan struct{})}
 	s.direct = direct{dial: cfg.DialFrames, warn: s.warn, links: map[kvtransfer.Peer]*link{}}
+	s.tracks = newTracks(trace.Tracer{Role: "prefill", ID: cfg.ID, Export: cfg.Trace})
 	for _, q := range []*queue[func()]{&s.control, &s.frames, &s.steps, &s.zeros} {
 		q.init()
 	}
@@ -182,9 +186,11 @@ func (s *Service) run() {
 				s.nextJob++
 				j.Delivery = s.nextJob
 				s.jobs[j.Delivery] = *in.delivery
+				s.tracks.job = trace.FromHeader(in.delivery.Header)
 				in.ev = j
 			}
 			s.handle(in.ev)
+			s.tracks.job = trace.Context{}
 			if in.flushed != nil {
 				s.control.push(func() { close(in.flushed) })
 			}

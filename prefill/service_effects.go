@@ -9,6 +9,7 @@ import (
 	"quire/kvtransfer"
 	"quire/kvtransfer/wire"
 	"quire/model"
+	"quire/trace"
 )
 
 // How the service performs effects. Whatever may wait runs on a goroutine of its own kind, in order: control messages and
@@ -41,6 +42,7 @@ func (s *Service) perform(fx Effect) {
 			s.control.push(func() { s.warn("job ack", d.Ack()) })
 		}
 	case SendClaim:
+		s.tracks.claiming(fx.Msg.Key)
 		s.sendControl(fx.To, kvtransfer.KindClaim, fx.Msg.Key, &fx.Msg)
 	case SendProgress:
 		s.sendControl(fx.To, kvtransfer.KindProgress, fx.Msg.Key, &fx.Msg)
@@ -49,13 +51,17 @@ func (s *Service) perform(fx Effect) {
 	case Compute:
 		s.steps.push(func() { s.compute(fx) })
 	case SealAndSend:
-		s.frames.push(func() { s.sendFrame(fx) })
+		s.tracks.sending(fx.Header.Key)
+		of := s.tracks.of(fx.Header.Key)
+		s.frames.push(func() { s.sendFrame(fx, of) })
 	case SendManifest:
-		s.frames.push(func() { s.sendManifest(fx) })
+		of := s.tracks.of(fx.Msg.Key)
+		s.frames.push(func() { s.sendManifest(fx, of) })
 	case Zero:
 		s.zeros.push(func() { s.post(Zeroed{Pages: fx.Pages, Err: s.cfg.Engine.Zero(fx.Pages)}) })
 	case Ended:
 		s.logEnd(fx)
+		s.tracks.ended(fx)
 		s.record(sent(fx))
 	case Freed:
 		s.record(zeroed(fx))
@@ -69,7 +75,7 @@ func (s *Service) perform(fx Effect) {
 
 // logEnd writes one line for each hand-off: no prompt, no ids of tokens.
 func (s *Service) logEnd(fx Ended) {
-	args := []any{"handoff", fx.Key.String(), "state", fx.State.String(), "rows", fx.Rows, "frames", fx.Frames,
+	args := []any{"handoff", fx.Key.String(), "trace", s.tracks.of(fx.Key).TraceID(), "state", fx.State.String(), "rows", fx.Rows, "frames", fx.Frames,
 		"ms", int64(fx.Took / kvtransfer.Millisecond)}
 	if fx.Error.IsZero() {
 		s.cfg.Log.Debug("hand-off sent", args...)
@@ -81,11 +87,13 @@ func (s *Service) logEnd(fx Ended) {
 // sendControl signs and stores a control message. It has no message id: a claim is sent again as it is. One that is lost is
 // covered by decode's lease.
 func (s *Service) sendControl(to kvtransfer.Peer, kind kvtransfer.Kind, k kvtransfer.Key, m any) {
+	of := s.tracks.of(k)
 	s.control.push(func() {
 		body, err := wire.Encode(m)
 		if err == nil {
+			data := s.sign(kind, body)
 			err = s.store(bus.Enqueue{Subject: s.cfg.Names.Control(string(to.Role), to.ID, to.Epoch, k.String()),
-				Data: s.sign(kind, body), Expect: s.cfg.Names.ControlStream()})
+				Data: data, Header: s.header(of, len(data)), Expect: s.cfg.Names.ControlStream()})
 		}
 		s.warn("control message", err)
 	})
@@ -105,7 +113,7 @@ func (s *Service) compute(fx Compute) {
 }
 
 // sendFrame reads a frame's rows, seals and stores them.
-func (s *Service) sendFrame(fx SealAndSend) {
+func (s *Service) sendFrame(fx SealAndSend, of trace.Context) {
 	h := fx.Header
 	scratch, _ := s.scratch.Get().(*[]byte)
 	if scratch == nil {
@@ -119,7 +127,7 @@ func (s *Service) sendFrame(fx SealAndSend) {
 	}
 	data, tag := sealFrameIn(fx, data, len(start))
 	s.post(FrameSealed{Frame: fx.Frame})
-	err = s.storeKV(fx.To, s.toKV(fx.To, h.Key, fx.MsgID, data))
+	err = s.storeKV(fx.To, s.toKV(fx.To, h.Key, fx.MsgID, data, of))
 	*scratch = data // the bus has copied it
 	s.scratch.Put(scratch)
 	switch {
@@ -134,14 +142,14 @@ func (s *Service) sendFrame(fx SealAndSend) {
 }
 
 // sendManifest signs and stores a manifest.
-func (s *Service) sendManifest(fx SendManifest) {
+func (s *Service) sendManifest(fx SendManifest, of trace.Context) {
 	k, c := fx.Msg.Key, fx.Msg.Claim
 	body, err := wire.Encode(&fx.Msg)
 	if err != nil {
 		s.post(ManifestFailed{Key: k, Claim: c, Error: kvtransfer.Errorf(kvtransfer.PrefillFailed, "prefill: manifest: %v", err)})
 		return
 	}
-	err = s.storeKV(fx.To, s.toKV(fx.To, k, fx.MsgID, s.sign(kvtransfer.KindManifest, body)))
+	err = s.storeKV(fx.To, s.toKV(fx.To, k, fx.MsgID, s.sign(kvtransfer.KindManifest, body), of))
 	switch {
 	case err == nil:
 		s.post(ManifestStored{Key: k, Claim: c})
@@ -152,8 +160,8 @@ func (s *Service) sendManifest(fx SendManifest) {
 	}
 }
 
-func (s *Service) toKV(to kvtransfer.Peer, k kvtransfer.Key, id string, data []byte) bus.Enqueue {
-	return bus.Enqueue{Subject: s.cfg.Names.KV(to.ID, to.Epoch, k.String()), ID: id, Data: data, Expect: s.cfg.Names.KVStream(to.ID, to.Epoch)}
+func (s *Service) toKV(to kvtransfer.Peer, k kvtransfer.Key, id string, data []byte, of trace.Context) bus.Enqueue {
+	return bus.Enqueue{Subject: s.cfg.Names.KV(to.ID, to.Epoch, k.String()), ID: id, Data: data, Header: s.header(of, len(data)), Expect: s.cfg.Names.KVStream(to.ID, to.Epoch)}
 }
 
 // store publishes to a stream. A message that the stream has already, under the same id, is stored: equal ids here mean equal

@@ -6,6 +6,7 @@ import (
 
 	"quire/kvtransfer"
 	"quire/router/openai"
+	"quire/trace"
 )
 
 // Backend is what a door stands on. A Service is one; tests put a fake there. Every error is a kvtransfer.Error, or a Rejected around one.
@@ -36,6 +37,7 @@ type Request struct {
 	Label    string        // the client's own id; never used to find anything
 	Deadline time.Duration // from now; 0 = the service's default
 	Body     openai.Request
+	Trace    trace.Context // below which its spans are; the zero value begins a trace
 }
 
 // Stream is the answer of one request as it comes. Next and Close may be called from different goroutines.

@@ -9,6 +9,7 @@ import (
 
 	"quire/kvtransfer"
 	"quire/router/openai"
+	"quire/trace"
 )
 
 func (h *handler) chat(w http.ResponseWriter, r *http.Request, tenant string) {
@@ -34,6 +35,9 @@ func (h *handler) generate(w http.ResponseWriter, r *http.Request, tenant string
 	}
 	defer st.Close()
 	w.Header().Set(openai.HeaderRequest, st.ID())
+	if id := traceID(st); id != "" {
+		w.Header().Set(openai.HeaderTrace, id)
+	}
 	if w.Header().Get("X-Request-Id") == "" {
 		w.Header().Set("X-Request-Id", st.ID())
 	}
@@ -65,7 +69,8 @@ func (h *handler) request(w http.ResponseWriter, r *http.Request, tenant string,
 		return Request{}, err
 	}
 	parsed, err := openai.Parse(op, body, h.b.Rules())
-	return Request{Tenant: tenant, Label: w.Header().Get("X-Request-Id"), Deadline: deadline, Body: parsed}, err
+	return Request{Tenant: tenant, Label: w.Header().Get("X-Request-Id"), Deadline: deadline, Body: parsed,
+		Trace: trace.FromHeader(r.Header)}, err
 }
 
 func newAnswer(b Backend, req openai.Request, id string) *openai.Answer {

@@ -15,6 +15,7 @@ import (
 	"quire/bus"
 	"quire/kvtransfer"
 	"quire/router/openai"
+	"quire/trace"
 )
 
 // NATSConfig says how the NATS door is opened. Zero values of numbers and durations are replaced by their defaults.
@@ -224,7 +225,8 @@ func (d *NATSDoor) generate(c *bus.Call, op openai.Op) error {
 	}
 	ctx, cancel := d.following(c)
 	defer cancel()
-	st, err := d.b.Submit(ctx, Request{Tenant: c.Tenant, Label: header(c, "Quire-Label"), Deadline: deadline, Body: body})
+	st, err := d.b.Submit(ctx, Request{Tenant: c.Tenant, Label: header(c, "Quire-Label"), Deadline: deadline, Body: body,
+		Trace: trace.FromHeader(c.Header)})
 	if err != nil {
 		d.fail(c, err, body.Stream)
 		return nil
@@ -278,6 +280,15 @@ func (f *frames) send(kind string, body []byte) error {
 	return f.c.Send(map[string][]string{openai.HeaderFrame: {kind}}, body)
 }
 
+// status sends the first frame, which says how to find the request's trace too.
+func (f *frames) status(st Stream, body []byte) error {
+	h := map[string][]string{openai.HeaderFrame: {openai.FrameStatus}}
+	if id := traceID(st); id != "" {
+		h[openai.HeaderTrace] = []string{id}
+	}
+	return f.c.Send(h, body)
+}
+
 func (f *frames) chunks(bodies [][]byte) error {
 	for _, b := range bodies {
 		err := f.c.Send(map[string][]string{openai.HeaderFrame: {openai.FrameChunk}, openai.HeaderSeq: {strconv.Itoa(f.n)}}, b)
@@ -293,7 +304,7 @@ func (f *frames) chunks(bodies [][]byte) error {
 // stream sends the status frame, then chunks as they come, the final frame that counts them, and the end.
 func (d *NATSDoor) stream(ctx context.Context, c *bus.Call, st Stream, answer *openai.Answer) error {
 	f := &frames{c: c, digest: sha256.New()}
-	if err := f.send(openai.FrameStatus, marshal(openai.StatusFrame{Type: openai.FrameStatus, Data: "received", ID: st.ID()})); err != nil {
+	if err := f.status(st, marshal(openai.StatusFrame{Type: openai.FrameStatus, Data: "received", ID: st.ID()})); err != nil {
 		return err
 	}
 	for {

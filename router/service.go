@@ -16,6 +16,7 @@ import (
 	"quire/kvtransfer/seal"
 	"quire/router/openai"
 	"quire/tape"
+	"quire/trace"
 )
 
 // Keys is what the service needs of the keys directory.
@@ -39,6 +40,8 @@ type Config struct {
 	// Taped are the tenants whose content is recorded; Tape takes it and does not wait. Both or none are set.
 	Taped []string
 	Tape  func(tape.Take)
+	// Trace sends spans; nil = nobody takes them. Contexts travel either way.
+	Trace *trace.Exporter
 	// StuckAfter: requests are open and nothing has happened to any of them for so long: Health says so. 0 = 2 min.
 	StuckAfter time.Duration
 }
@@ -80,6 +83,7 @@ type Service struct {
 	roll     roll // run's alone
 	looks    looker
 	asked    chan func() // to be run on the loop's goroutine
+	tracks   tracks      // run's alone
 
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -111,7 +115,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{
 		cfg: cfg, signer: signer, start: time.Now(), created: time.Now(), events: make(chan Event, queuedEvents),
 		box: newReplyBox(), meter: newMeter(), streams: map[uint64]*stream{}, asks: map[uint64]chan Effect{}, drained: make(chan struct{}),
-		asked: make(chan func()),
+		asked: make(chan func()), tracks: newTracks(trace.Tracer{Role: "router", ID: cfg.ID, Export: cfg.Trace}),
 	}
 	s.peer = kvtransfer.Peer{Role: kvtransfer.RoleRouter, ID: cfg.ID}
 	err = s.retry(ctx, "epoch", func() (err error) {

@@ -11,6 +11,7 @@ import (
 	"quire/kvtransfer"
 	"quire/kvtransfer/seal"
 	"quire/kvtransfer/wire"
+	"quire/trace"
 )
 
 // perform does one effect, or starts it: whatever waits for the bus runs in a goroutine of its own, of which the loop's tables
@@ -21,9 +22,11 @@ func (s *Service) perform(fx Effect) {
 		s.tell(fx)
 	case SendReserve:
 		e.Reserve.RouterKey = s.box.add(e.Key, e.Seed)
-		s.wg.Go(func() { s.post(s.reserve(e)) })
+		of := s.tracks.reserving(e)
+		s.wg.Go(func() { s.post(s.reserve(e, of)) })
 	case StoreJob:
-		s.wg.Go(func() { s.post(s.storeJob(e)) })
+		of := s.tracks.of(e.Key)
+		s.wg.Go(func() { s.post(s.storeJob(e, of)) })
 	case DropJob:
 		s.wg.Go(func() { s.dropJob(e) })
 	case AskResend:
@@ -32,6 +35,7 @@ func (s *Service) perform(fx Effect) {
 		s.wg.Go(func() { s.sendCancel(e) })
 	case Forget:
 		s.box.drop(e.Key)
+		s.tracks.forgotten(e.Key)
 	case Record:
 		s.record(e.Finished)
 	case RecordJob:
@@ -55,9 +59,11 @@ func (s *Service) tell(fx Effect) {
 	case Accept:
 		if t := s.stream(e.Ref); t != nil {
 			s.meter.accepted(e, now)
+			s.tracks.accepted(e, t.span, s.requestID(e.ID))
 			t.accept(s.requestID(e.ID))
 		}
 	case Begin:
+		s.tracks.began(e)
 		if t := s.stream(e.Ref); t != nil {
 			t.add(Part{Started: true})
 		}
@@ -68,7 +74,13 @@ func (s *Service) tell(fx Effect) {
 		}
 	case Finish:
 		s.meter.finished(e, now)
-		if t := s.dropStream(e.Ref); t != nil {
+		t := s.dropStream(e.Ref)
+		var span *trace.Span
+		if t != nil {
+			span = t.span
+		}
+		s.tracks.finished(e, span)
+		if t != nil {
 			if e.End.Error.IsZero() {
 				end := e.End
 				t.add(Part{End: &end})
@@ -88,7 +100,7 @@ func (s *Service) sign(kind kvtransfer.Kind, m any) ([]byte, error) {
 }
 
 // ask sends a signed request to a decode and gives its answer, if that decode signed it.
-func (s *Service) ask(to kvtransfer.Peer, subject string, kind kvtransfer.Kind, m any) (wire.Envelope, BusFault) {
+func (s *Service) ask(to kvtransfer.Peer, subject string, kind kvtransfer.Kind, m any, of trace.Context) (wire.Envelope, BusFault) {
 	b, err := s.sign(kind, m)
 	if err != nil {
 		s.cfg.Log.Error("router: message not encoded", "kind", kind, "error", err)
@@ -96,7 +108,7 @@ func (s *Service) ask(to kvtransfer.Peer, subject string, kind kvtransfer.Kind, 
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
-	msg, err := s.cfg.Bus.Request(ctx, subject, b)
+	msg, err := s.cfg.Bus.Request(bus.WithHeader(ctx, of.Header(len(b), s.cfg.Bus.Limits().MaxPayload)), subject, b)
 	if err != nil {
 		return wire.Envelope{}, fault(err)
 	}
@@ -120,10 +132,13 @@ func fault(err error) BusFault {
 	return FaultFailed
 }
 
-func (s *Service) reserve(e SendReserve) Reserved {
+func (s *Service) reserve(e SendReserve, of trace.Context) Reserved {
 	out := Reserved{Key: e.Key}
-	env, bad := s.ask(e.To, s.cfg.Names.Reserve(e.To.ID, e.To.Epoch), kvtransfer.KindReserve, e.Reserve)
+	span := s.tracks.tracer.Start(of, "reserve", trace.Client)
+	defer span.End()
+	env, bad := s.ask(e.To, s.cfg.Names.Reserve(e.To.ID, e.To.Epoch), kvtransfer.KindReserve, e.Reserve, span.Context())
 	if bad != FaultNone {
+		span.Fail(string(bad))
 		out.Err = bad
 		return out
 	}
@@ -134,6 +149,7 @@ func (s *Service) reserve(e SendReserve) Reserved {
 			out.Err = FaultInvalid
 		}
 		out.Refused = r.Error
+		span.Fail(string(r.Error.Code) + ": " + r.Error.Detail)
 	case kvtransfer.KindReservation:
 		rv, err := wire.Decode[kvtransfer.Reservation](env.Body)
 		if err == nil {
@@ -150,8 +166,10 @@ func (s *Service) reserve(e SendReserve) Reserved {
 	return out
 }
 
-func (s *Service) storeJob(e StoreJob) JobStored {
+func (s *Service) storeJob(e StoreJob, of trace.Context) JobStored {
 	out := JobStored{Key: e.Key}
+	span := s.tracks.tracer.Start(of, "job", trace.Producer)
+	defer span.End()
 	b, err := s.sign(kvtransfer.KindJob, kvtransfer.Job{Reservation: e.Reservation, Tokens: e.Tokens})
 	if err != nil {
 		out.Err = FaultTooLarge
@@ -161,9 +179,11 @@ func (s *Service) storeJob(e StoreJob) JobStored {
 	defer cancel()
 	out.Sequence, err = s.cfg.Bus.Enqueue(ctx, bus.Enqueue{
 		Subject: s.cfg.Names.JobFor(e.Model, e.Pool, e.Target, e.Key.String()), ID: "job." + e.Key.String(), Data: b, Expect: s.cfg.Names.JobsStream(),
+		Header: span.Context().Header(len(b), s.cfg.Bus.Limits().MaxPayload),
 	})
 	if err != nil && !errors.Is(err, bus.ErrDuplicate) { // a duplicate is the same job, stored before
 		out.Err = fault(err)
+		span.Fail(string(out.Err))
 	}
 	return out
 }
@@ -177,7 +197,7 @@ func (s *Service) dropJob(e DropJob) {
 
 func (s *Service) resend(e AskResend) Resent {
 	out := Resent{Key: e.Key}
-	env, bad := s.ask(e.To, s.cfg.Names.Resend(e.To.ID, e.To.Epoch), kvtransfer.KindResend, kvtransfer.Resend{Key: e.Key, From: e.From, Ack: e.Ack})
+	env, bad := s.ask(e.To, s.cfg.Names.Resend(e.To.ID, e.To.Epoch), kvtransfer.KindResend, kvtransfer.Resend{Key: e.Key, From: e.From, Ack: e.Ack}, trace.Context{})
 	if bad != FaultNone {
 		out.Err = bad
 		return out
@@ -215,7 +235,7 @@ func (s *Service) sendCancel(e SendCancel) {
 
 // record puts the fact "finished" into the journal's buffer.
 func (s *Service) record(f Finished) {
-	s.cfg.Log.Log(s.ctx, level(f.Error), "finished", "request", s.requestID(f.Key.ID), "attempts", f.Attempts, "decode", f.Decode.String(), "prompt", f.Prompt,
+	s.cfg.Log.Log(s.ctx, level(f.Error), "finished", "request", s.requestID(f.Key.ID), "trace", s.tracks.traceOf(f.Key.ID), "attempts", f.Attempts, "decode", f.Decode.String(), "prompt", f.Prompt,
 		"output", f.Output, "finish", string(f.Finish), "code", string(f.Error.Code), "detail", f.Error.Detail,
 		"queued_ms", int(f.Queued/kvtransfer.Millisecond), "took_ms", int(f.Took/kvtransfer.Millisecond))
 	s.put(finished(f))

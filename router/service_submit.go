@@ -8,6 +8,7 @@ import (
 	"quire/kvtransfer"
 	"quire/kvtransfer/wire"
 	"quire/router/openai"
+	"quire/trace"
 )
 
 // Submit implements Backend.
@@ -18,17 +19,21 @@ func (s *Service) Submit(ctx context.Context, r Request) (Stream, error) {
 	if err := checkTenant(r.Tenant); err != nil {
 		return nil, err
 	}
+	span := s.tracks.begin(r, s.cfg.Served.Name)
 	tokens, err := s.tokens(r.Body)
 	if err != nil {
+		span.Fail(err.Error())
+		span.End()
 		return nil, err
 	}
-	t := s.newStream()
+	t := s.newStream(span)
 	ok := s.post(Submitted{
 		Ref: t.ref, Tenant: r.Tenant, Tokens: tokens, MaxTokens: r.Body.MaxTokens, Sampling: r.Body.Sampling,
 		SeedSet: r.Body.SeedSet, Deadline: kvtransfer.Tick(r.Deadline.Microseconds()),
 	})
 	if !ok {
 		s.dropStream(t.ref)
+		span.End()
 		return nil, kvtransfer.Errorf(kvtransfer.Draining, "router: stopped")
 	}
 	stop := context.AfterFunc(ctx, func() { s.post(ClientGone{Ref: t.ref}) })
@@ -66,11 +71,12 @@ func (s *Service) tokens(r openai.Request) ([]int32, error) {
 	return s.cfg.Text.Encode(r.Prompt, true), nil
 }
 
-func (s *Service) newStream() *stream {
+func (s *Service) newStream(span *trace.Span) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastRef++
 	t := newStream(s, s.lastRef)
+	t.span = span
 	s.streams[t.ref] = t
 	return t
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"quire/kvtransfer"
+	"quire/trace"
 )
 
 // stream is the way of one answer from the loop to its door. The loop never waits for it: it holds at most max_tokens tokens,
@@ -13,6 +14,7 @@ import (
 type stream struct {
 	s    *Service
 	ref  uint64
+	span *trace.Span // of the whole request; the loop's goroutine ends it
 	stop func() bool // ends the watch on the client's context
 
 	mu       sync.Mutex
@@ -33,6 +35,17 @@ func (t *stream) ID() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.id
+}
+
+// TraceID is the trace of the request: 32 hexadecimal digits.
+func (t *stream) TraceID() string { return t.span.Context().TraceID() }
+
+// traceID is the trace of an answer's request, where its backend has one.
+func traceID(st Stream) string {
+	if t, ok := st.(interface{ TraceID() string }); ok {
+		return t.TraceID()
+	}
+	return ""
 }
 
 func (t *stream) signal() {

@@ -36,7 +36,7 @@ type Exporter struct {
 }
 
 func newExporter(s settings, version string, log *slog.Logger) *Exporter {
-	e := &Exporter{settings: s, version: version, log: log, client: &http.Client{Timeout: s.timeout}, spans: make(chan *Span, queued),
+	e := &Exporter{settings: s, version: version, log: log, client: &http.Client{Timeout: s.timeout, Transport: http.DefaultTransport.(*http.Transport).Clone()}, spans: make(chan *Span, queued),
 		flush: make(chan chan struct{}), stop: make(chan struct{}), ended: make(chan struct{})}
 	go e.run()
 	return e
@@ -57,6 +57,7 @@ func (e *Exporter) take(s *Span) {
 // run gathers spans and sends them, at the latest after the delay.
 func (e *Exporter) run() {
 	defer close(e.ended)
+	defer e.client.CloseIdleConnections()
 	every := time.NewTicker(e.delay)
 	defer every.Stop()
 	var list []*Span

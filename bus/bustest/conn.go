@@ -75,7 +75,7 @@ func (c *Conn) publish(m bus.Msg) (int, error) {
 // Request implements bus.Bus.
 func (c *Conn) Request(ctx context.Context, subject string, data []byte) (bus.Msg, error) {
 	got := make(chan bus.Msg, 1)
-	done, err := c.ask(bus.Msg{Subject: subject, Data: data}, func(m bus.Msg) {
+	done, err := c.ask(bus.Msg{Subject: subject, Header: bus.HeaderOf(ctx), Data: data}, func(m bus.Msg) {
 		select {
 		case got <- m:
 		default:

@@ -62,12 +62,17 @@ func coreRequest(t *testing.T, b bus.Bus) {
 	if d := time.Since(start); d > patience/4 {
 		t.Fatalf("no responders took %v", d)
 	}
-	_, err = b.Subscribe("echo", "", func(m bus.Msg) { _ = b.Publish(m.Reply, nil, append([]byte("re: "), m.Data...)) })
+	_, err = b.Subscribe("echo", "", func(m bus.Msg) { _ = b.Publish(m.Reply, m.Header, append([]byte("re: "), m.Data...)) })
 	ok(t, "subscribe", err)
 	m, err := b.Request(ctx, "echo", []byte("hello"))
 	ok(t, "request", err)
-	if string(m.Data) != "re: hello" {
-		t.Fatalf("answer %q", m.Data)
+	if string(m.Data) != "re: hello" || len(m.Header) != 0 {
+		t.Fatalf("answer %q, header %v", m.Data, m.Header)
+	}
+	m, err = b.Request(bus.WithHeader(ctx, map[string][]string{"Quire-N": {"1"}}), "echo", []byte("hello"))
+	ok(t, "request with a header", err)
+	if string(m.Data) != "re: hello" || len(m.Header["Quire-N"]) != 1 {
+		t.Fatalf("answer %q, header %v", m.Data, m.Header)
 	}
 	_, err = b.Subscribe("silent", "", func(bus.Msg) {})
 	ok(t, "subscribe", err)

@@ -96,13 +96,14 @@ func (c *Conn) Request(ctx context.Context, subject string, data []byte) (bus.Ms
 	if err := bus.CheckSubject(subject); err != nil {
 		return bus.Msg{}, err
 	}
-	if err := c.checkSize(&nats.Msg{Subject: subject, Data: data}); err != nil {
+	q := &nats.Msg{Subject: subject, Header: bus.HeaderOf(ctx), Data: data}
+	if err := c.checkSize(q); err != nil {
 		return bus.Msg{}, err
 	}
 	if err := c.ready(what); err != nil {
 		return bus.Msg{}, err
 	}
-	m, err := c.nc.RequestWithContext(ctx, subject, data)
+	m, err := c.nc.RequestMsgWithContext(ctx, q)
 	if err != nil {
 		return bus.Msg{}, wrap(what, err)
 	}

@@ -24,7 +24,7 @@ func (r role) options(s streams, at cluster.BusOptions) (cluster.Options, error)
 	if err != nil {
 		return cluster.Options{}, err
 	}
-	o := cluster.Options{Version: version, Self: self(), Data: data, Bus: at, Log: r.logger(s.err), Progress: progress(s),
+	o := cluster.Options{Version: version, Self: self(), Data: data, Bus: at, Log: r.logger(s.err), Progress: progress(s), Env: os.Getenv,
 		Past: func(r bus.Reader, stream string) console.Past { return replay.NewHistory(r, stream) }}
 	if r.Keys != "" {
 		if o.Keys, err = absolute(r.Keys); err != nil {

@@ -10,6 +10,7 @@ const (
 	HeaderSeq     = "Quire-Seq"
 	HeaderTimeout = "Quire-Timeout" // of a request: seconds that it may take
 	HeaderRequest = "Quire-Request-Id"
+	HeaderTrace   = "Quire-Trace-Id" // of an answer: the trace to look for, 32 hexadecimal digits
 
 	FrameStatus    = "status"     // the request was received and queued; no part of the answer
 	FrameChunk     = "chunk"      // a part of the answer
