@@ -111,3 +111,27 @@ func (r *rig) decode(seqs []*seq) {
 		s.done(work[i])
 	}
 }
+
+// BenchmarkLoad packs a model's weights for the device: processor seconds for a gigabyte of file.
+func BenchmarkLoad(b *testing.B) {
+	src := benchSource(b)
+	var bytes int64
+	for _, t := range src.Tensors {
+		bytes += int64(len(t.Data))
+	}
+	b.ResetTimer()
+	start := processSeconds()
+	for range b.N {
+		dev, err := cpu.New(cpu.Options{Threads: benchThreads()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := model.LoadWeights(dev, src, nil); err != nil {
+			b.Fatal(err)
+		}
+		if err := dev.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric((processSeconds()-start)/float64(b.N)/float64(bytes)*1e9, "cpu-s/GB")
+}

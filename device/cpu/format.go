@@ -59,7 +59,7 @@ func packLow(dst, src []byte, lane int) {
 // packGroups spreads groups of 4 bytes to their lane: dst is [groups][16][4].
 func packGroups(dst, src []byte, lane int) {
 	for g := range len(src) / 4 {
-		copy(dst[(g*panelRows+lane)*4:][:4], src[g*4:])
+		putWord(dst[(g*panelRows+lane)*4:], word(src[g*4:]))
 	}
 }
 

@@ -88,7 +88,7 @@ func (s bitsShape) packQ5(dst, src []byte, lane int) {
 	bits, fifth := word(src[at:]), uint32(0)
 	for g := range 4 {
 		fifth |= spread(bits>>(4*g)&15)<<g | spread(bits>>(16+4*g)&15)<<(4+g)
-		copy(dst[s.nibbles+(g*panelRows+lane)*4:][:4], src[at+4+4*g:])
+		putWord(dst[s.nibbles+(g*panelRows+lane)*4:], word(src[at+4+4*g:]))
 	}
 	putWord(dst[s.high+lane*4:], fifth)
 }

@@ -88,15 +88,15 @@ func (m *matrix) pack(row int, src []byte) {
 	switch m.typ {
 	case device.F32:
 		for c := range m.cols {
-			copy(dst[(c*panelRows+lane)*4:][:4], src[c*4:])
+			putWord(dst[(c*panelRows+lane)*4:], word(src[c*4:]))
 		}
 	case device.F16:
 		for c := range m.cols {
-			copy(dst[(c*panelRows+lane)*2:][:2], src[c*2:])
+			binary.LittleEndian.PutUint16(dst[(c*panelRows+lane)*2:], binary.LittleEndian.Uint16(src[c*2:]))
 		}
 	case device.BF16:
 		for c := range m.cols {
-			copy(dst[brainAt(c, lane)*2:][:2], src[c*2:])
+			binary.LittleEndian.PutUint16(dst[brainAt(c, lane)*2:], binary.LittleEndian.Uint16(src[c*2:]))
 		}
 	default:
 		f := formatOf(m.typ)
