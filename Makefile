@@ -57,6 +57,11 @@ test-cuda-sanitize:
 bench-checks: build
 	go run ./bench/peers -quire ./quire -m "$(MODEL)" -checks $(PEERS)
 
+# Checks on hardware: builds .quire-gpu-check, below 64 MiB, and runs it where nvidia-smi finds a device.
+gpu-check:
+	$(CUDA_ENV) device/cuda/gpucheck.sh .quire-gpu-check
+	@if nvidia-smi -L >/dev/null 2>&1; then .quire-gpu-check/run.sh; else echo "no NVIDIA device here: not run"; fi
+
 ci:
 	.ci/run
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"quire/device/cpu"
 	"quire/device/open"
 	_ "quire/embedded" // the model that an empty path opens
+	"quire/kvtransfer"
 	"quire/model"
+	"quire/prefill"
 )
 
 // loaded is a model on the device of this process.
@@ -69,14 +72,30 @@ func (c *Cluster) describe(src *model.Source) {
 var pools atomic.Uint64
 
 // engine makes a worker's engine over a pool of its own.
-func (l *loaded) engine(o Options, pages int) (model.Engine, uint64, error) {
+func (l *loaded) engine(o Options, w worker) (model.Engine, uint64, error) {
 	kv, err := device.KVType(o.Model.KVType)
 	if err != nil {
 		return nil, 0, err
 	}
 	pool := pools.Add(1)
-	e, err := model.NewEngine(l.dev, l.weights, model.EngineOptions{Pages: pages, PageSize: o.Pool.PageSize, KVType: kv, Pool: pool})
+	eo := model.EngineOptions{Pages: w.pages, PageSize: o.Pool.PageSize, KVType: kv, Pool: pool}
+	if device.OwnMemory(l.dev) > 0 { // then it is made at the start, not in the middle of somebody's request
+		eo.Rows, eo.Chosen = o.Pool.largestStep(w.role)
+	}
+	e, err := model.NewEngine(l.dev, l.weights, eo)
 	return e, pool, err
+}
+
+// usualOpen is how many hand-offs decode has at once when nobody says.
+const usualOpen = 64
+
+// largestStep is how many rows a worker's steps have at most, a witness's too, and how many tokens they choose.
+func (o PoolOptions) largestStep(role kvtransfer.Role) (rows, chosen int) {
+	open := cmp.Or(o.Running, usualOpen)
+	if role == kvtransfer.RolePrefill {
+		return max(model.WitnessChunk, cmp.Or(o.Chunk, prefill.DefaultChunk)), 0
+	}
+	return max(model.WitnessChunk, open), open
 }
 
 // rowBytes is what one token's keys and values take in all layers.

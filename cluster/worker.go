@@ -52,7 +52,7 @@ func (c *Cluster) plan(l *loaded, ids map[kvtransfer.Role][]string) ([]worker, e
 // startWorker gives a worker its engine and runs it.
 func (c *Cluster) startWorker(ctx context.Context, l *loaded, w worker) error {
 	var err error
-	if w.engine, w.pool, err = l.engine(c.o, w.pages); err != nil {
+	if w.engine, w.pool, err = l.engine(c.o, w); err != nil {
 		return err
 	}
 	name := fmt.Sprintf("%s %s", w.role, w.id)

@@ -4,6 +4,7 @@ package model_test
 
 import (
 	"math"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -14,14 +15,16 @@ import (
 	"quire/model"
 )
 
-// onCUDA makes the rigs of a test compute on the CUDA emulator.
+// onCUDA makes the rigs of a test compute on the CUDA emulator, or with QUIRE_TEST_GPU on the machine's GPU (make gpu-check).
 func onCUDA(t *testing.T) {
 	t.Helper()
-	lib, err := emulator.Build()
-	if err != nil {
-		t.Fatal(err)
+	if os.Getenv("QUIRE_TEST_GPU") == "" {
+		lib, err := emulator.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("QUIRE_LIBCUDA", lib)
 	}
-	t.Setenv("QUIRE_LIBCUDA", lib)
 	was := openDevice
 	openDevice = func(cpu.Options) (device.Device, error) { return cuda.New(cuda.Options{}) }
 	t.Cleanup(func() { openDevice = was })

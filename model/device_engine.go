@@ -19,6 +19,9 @@ type EngineOptions struct {
 	PageSize int         // token slots of a page
 	KVType   device.Type // F16 (the zero value too), F32 or Q8_0
 	Pool     uint64      // the ledger's number; not zero
+	// Rows and Chosen are what working memory is made for at once: rows of a step, and rows whose tokens are chosen. A larger step
+	// makes more when it comes; 0 makes none before.
+	Rows, Chosen int
 	// Bounds loosen the witness for workers whose compute fingerprints differ. The zero value asks for equal bits.
 	Bounds Bounds
 }
@@ -63,6 +66,11 @@ func NewEngine(dev device.Device, w *Weights, o EngineOptions) (Engine, error) {
 		Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Dim: c.Dim, Vocab: c.Vocab, Context: c.Context,
 		BytesPerRow: c.Layers * spec.RowBytes(), PageSize: o.PageSize, Pages: o.Pages,
 		Fingerprints: kvtransfer.Fingerprints{Model: w.Fingerprint, Layout: layoutFingerprint(spec), Compute: compute},
+	}
+	if o.Rows > 0 {
+		if err := e.fwd.fit(o.Rows, o.Chosen); err != nil {
+			return nil, fmt.Errorf("model: engine: %w", err)
+		}
 	}
 	return e, nil
 }

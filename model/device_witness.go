@@ -10,8 +10,8 @@ import (
 	"quire/kvtransfer/page"
 )
 
-// witnessChunk is how many rows of layer 0 are computed again at a time.
-const witnessChunk = 256
+// WitnessChunk is how many rows of layer 0 are computed again at a time.
+const WitnessChunk = 256
 
 // WitnessRows computes layer 0's keys and values of rows [from, from+len(tokens)) again and compares them with the pages.
 func (e *deviceEngine) WitnessRows(v page.View, tokens []int32, from int) (int, error) {
@@ -29,8 +29,8 @@ func (e *deviceEngine) WitnessRows(v page.View, tokens []int32, from int) (int, 
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for at := 0; at < len(tokens); at += witnessChunk {
-		chunk := tokens[at:min(at+witnessChunk, len(tokens))]
+	for at := 0; at < len(tokens); at += WitnessChunk {
+		chunk := tokens[at:min(at+WitnessChunk, len(tokens))]
 		if err := e.fwd.fit(len(chunk), 0); err != nil {
 			return -1, failed(err)
 		}

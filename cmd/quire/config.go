@@ -164,7 +164,8 @@ func strayEnv(environ []string, app *kong.Application) []string {
 
 func ignoredEnv(name string) bool {
 	return name == "QUIRE_SHARED" || name == "QUIRE_PORT" || strings.HasPrefix(name, "QUIRE_PORT_") ||
-		strings.HasPrefix(name, "QUIRE_SERVICE_") || strings.HasPrefix(name, "QUIRE_TEST_")
+		strings.HasPrefix(name, "QUIRE_SERVICE_") || strings.HasPrefix(name, "QUIRE_TEST_") ||
+		name == "QUIRE_LIBCUDA" || strings.HasPrefix(name, "QUIRE_EMULATOR_") // device/cuda
 }
 
 func allFlags(n *kong.Node) []*kong.Flag {

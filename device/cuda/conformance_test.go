@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"os"
 	"testing"
 
 	"quire/device"
@@ -10,9 +11,23 @@ import (
 	"quire/device/devicetest"
 )
 
-// emulate makes the emulator the driver of this test's process.
+// onHardware says that the tests run against the machine's own driver (make gpu-check).
+func onHardware() bool { return os.Getenv("QUIRE_TEST_GPU") != "" }
+
+// planned leaves a test out that needs the emulator's planned failures.
+func planned(t *testing.T) {
+	t.Helper()
+	if onHardware() {
+		t.Skip("needs the emulator")
+	}
+}
+
+// emulate makes the emulator the driver of this test's process, but on hardware.
 func emulate(t testing.TB) {
 	t.Helper()
+	if onHardware() {
+		return
+	}
 	lib, err := emulator.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +48,11 @@ func open(t *testing.T) *Device {
 
 // TestConformance runs the suite of all devices in each order of threads: a kernel that lacks a barrier fails in one of them.
 func TestConformance(t *testing.T) {
-	for _, order := range []string{"forward", "reverse", "random"} {
+	orders := []string{"forward", "reverse", "random"}
+	if onHardware() {
+		orders = orders[:1]
+	}
+	for _, order := range orders {
 		t.Run(order, func(t *testing.T) {
 			t.Setenv("QUIRE_EMULATOR_ORDER", order)
 			devicetest.Run(t, func(t *testing.T) device.Device { return open(t) })

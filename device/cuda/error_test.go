@@ -26,6 +26,7 @@ func failing(t *testing.T, what string, err error, word string) {
 
 // TestNoDevice: no device, and one that is not there, are errors with the numbers.
 func TestNoDevice(t *testing.T) {
+	planned(t)
 	emulate(t)
 	if _, err := New(Options{Ordinal: 3}); err == nil || !strings.Contains(err.Error(), "device 3: this machine has 1") {
 		t.Errorf("device 3: %v", err)
@@ -38,6 +39,7 @@ func TestNoDevice(t *testing.T) {
 
 // TestSeveralDevices: each ordinal is its own device.
 func TestSeveralDevices(t *testing.T) {
+	planned(t)
 	emulate(t)
 	t.Setenv("QUIRE_EMULATOR_DEVICES", "2")
 	drv, err := Find()
@@ -62,6 +64,7 @@ func TestSeveralDevices(t *testing.T) {
 
 // TestOutOfMemory: what does not fit is refused, and what is there goes on working.
 func TestOutOfMemory(t *testing.T) {
+	planned(t)
 	r := newRig(t)
 	o, v := r.seq(1, 40)
 	t.Setenv("QUIRE_EMULATOR_FAIL", "cuMemAlloc_v2=2")
@@ -82,6 +85,7 @@ func TestOutOfMemory(t *testing.T) {
 
 // TestLaunchFailure: a launch that the driver refuses is an error of the step, and the next step works.
 func TestLaunchFailure(t *testing.T) {
+	planned(t)
 	r := newRig(t)
 	o, v := r.seq(1, 40)
 	for _, what := range []string{"cuLaunchKernel=1@1", "cuLaunchKernel=701@3", "cuMemcpyHtoDAsync_v2=1@1", "cuMemcpyDtoHAsync_v2=1@1"} {
@@ -107,6 +111,7 @@ func TestLaunchFailure(t *testing.T) {
 
 // TestLostDevice: once the driver says that the device is gone, every call fails, and none hangs or panics.
 func TestLostDevice(t *testing.T) {
+	planned(t)
 	r := newRig(t)
 	o, v := r.seq(1, 40)
 	if err := r.step(o, v, 0, 20, nil); err != nil {
@@ -134,6 +139,7 @@ func TestLostDevice(t *testing.T) {
 
 // TestWrongPTX: an image that is no PTX, and one without a kernel, are errors.
 func TestWrongPTX(t *testing.T) {
+	planned(t)
 	emulate(t)
 	defer func(was string) { ptx = was }(ptx)
 	good := ptx
@@ -156,6 +162,7 @@ func TestWrongPTX(t *testing.T) {
 
 // TestNoAllocationAfterStart: steps, copies and zeroing ask the driver for no memory, on either side.
 func TestNoAllocationAfterStart(t *testing.T) {
+	planned(t)
 	r := newRig(t)
 	o, v := r.seq(1, 300)
 	q, k, x := r.buffer(290, 2*rigCols, 0), r.buffer(290, rigCols, 1), r.buffer(290, rigCols, 2)
