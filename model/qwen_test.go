@@ -68,7 +68,7 @@ func TestQwenForward(t *testing.T) {
 // TestQwenFiles: a GGUF file and safetensors of the same weights give the same bits.
 func TestQwenFiles(t *testing.T) {
 	for _, name := range []string{"qwen2", "qwen3"} {
-		tokens := story(50, 369, 6)
+		tokens := story(50, 384, 6)
 		want := newRig(t, open(t, filepath.Join("testdata", name)), f32).seq(len(tokens)).logits(tokens...)
 		got := newRig(t, open(t, filepath.Join("testdata", name+".gguf")), f32).seq(len(tokens)).logits(tokens...)
 		for i := range want {

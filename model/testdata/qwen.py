@@ -73,7 +73,8 @@ def main(templates):
         fast = PreTrainedTokenizerFast(tokenizer_object=tok, eos_token="<|im_end|>", pad_token="<|endoftext|>")
         ids = {m: tok.token_to_id(m) for m in MARKS}
         torch.manual_seed(3)
-        model = AutoModelForCausalLM.from_config(config(arch, tok.get_vocab_size(), ids), dtype=torch.float32).eval()
+        padded = (tok.get_vocab_size() + 15) // 16 * 16  # as real ones are
+        model = AutoModelForCausalLM.from_config(config(arch, padded, ids), dtype=torch.float32).eval()
         with torch.no_grad():
             for name, p in model.named_parameters():
                 p.copy_(torch.randn_like(p) * (0.3 if p.dim() == 1 else 0.15) + (1 if "norm" in name else 0))
