@@ -42,6 +42,7 @@ var avx2 = &kernels{
 	halfRows:   halfRowsAVX2,
 	directRows: 4,
 	dequant:    dequantAVX2,
+	prefetch:   fetchLines,
 	quantise:   quantiseRow,
 	norm:       normAVX2,
 	swiGLU:     func(dst, gate, up []float32) { swiGLURow(&dst[0], &gate[0], &up[0], len(gate)) },

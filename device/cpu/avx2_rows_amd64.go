@@ -56,6 +56,11 @@ func turnPairs(x, sin, cos *float32, n int)
 //go:noescape
 func timesRow(dst, x *float32, factor float32, n int)
 
+// fetchLines: asks for so many lines of the cache from p on
+//
+//go:noescape
+func fetchLines(p unsafe.Pointer, lines int)
+
 // pause: rests a spinning thread for n turns
 //
 //go:noescape

@@ -713,6 +713,18 @@ loop:
 	VZEROUPPER
 	RET
 
+// func fetchLines(p unsafe.Pointer, lines int)
+// asks for so many lines of the cache from p on
+TEXT ·fetchLines(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ lines+8(FP), CX
+loop:
+	PREFETCHT0 (AX)
+	ADDQ $64, AX
+	DECQ CX
+	JNZ loop
+	RET
+
 // func pause(n int)
 // rests a spinning thread for n turns
 TEXT ·pause(SB), NOSPLIT, $0-8

@@ -19,6 +19,7 @@ var avx512 = &kernels{
 	halfRows:   halfRows512,
 	directRows: 16,
 	dequant:    dequantAVX2,
+	prefetch:   fetchLines,
 	quantise:   quantiseRow,
 	norm:       normAVX2,
 	swiGLU:     func(dst, gate, up []float32) { swiGLURow512(&dst[0], &gate[0], &up[0], len(gate)) },

@@ -25,6 +25,8 @@ type kernels struct {
 	// own. It may be nil; toBrain then is too: it rounds so many F32, a multiple of 8.
 	brainRows func(a floatArgs, rows int)
 	toBrain   func(dst, src unsafe.Pointer, n int)
+	// prefetch asks for so many lines of the cache from p on. It may be nil.
+	prefetch func(p unsafe.Pointer, lines int)
 	// dequant widens a panel of a type other than F32 to [depth][16] f32; len(dst) = depth*16.
 	dequant func(t device.Type, dst []float32, src unsafe.Pointer)
 	// quantise turns so many blocks of 32 f32 at src into blocks of actBlock bytes.

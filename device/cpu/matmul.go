@@ -152,14 +152,35 @@ func (t *task) activations(p *plan, w *worker, r rounding) unsafe.Pointer {
 	return unsafe.Pointer(&w.acts[r][0])
 }
 
-func runMatMul(p *plan, t *task, w *worker, item int) {
+// panels is what an item of a product computes: panels [from, to) of a part.
+func (t *task) panels(item int) (pt *part, from, to int) {
 	i := len(t.parts) - 1
 	for t.parts[i].firstItem > item {
 		i--
 	}
-	pt := &t.parts[i]
-	from := (item - pt.firstItem) * pt.panelsPerItem
-	to := min(from+pt.panelsPerItem, pt.w.panels)
+	pt = &t.parts[i]
+	from = (item - pt.firstItem) * pt.panelsPerItem
+	return pt, from, min(from+pt.panelsPerItem, pt.w.panels)
+}
+
+// fetchBytes is how much of each panel of a group is fetched ahead of a product.
+const fetchBytes = 2048
+
+// fetchAhead brings the first weights of the worker's share of the next product into the cache while it waits for others. Many rows
+// hide the wait by themselves.
+func (t *task) fetchAhead(p *plan, w *worker) {
+	k, next := p.dev.kern, t.ahead
+	if k.prefetch == nil || next == nil || next.rows > 16 || next.lanes[w.id].first >= next.items {
+		return
+	}
+	pt, from, to := next.panels(next.lanes[w.id].first)
+	for i := from; i < min(from+k.group, to); i++ {
+		k.prefetch(unsafe.Pointer(&pt.w.panel(i)[0]), min(fetchBytes, pt.w.panelBytes)/64)
+	}
+}
+
+func runMatMul(p *plan, t *task, w *worker, item int) {
+	pt, from, to := t.panels(item)
 	block, group := rowBlock, p.dev.kern.group
 	switch {
 	case p.dev.widens(pt.w.typ, t.rows):

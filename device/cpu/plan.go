@@ -24,7 +24,8 @@ type plan struct {
 type task struct {
 	run      func(p *plan, t *task, w *worker, item int)
 	items    int
-	next     atomic.Int64 // the first item that nobody has taken
+	lanes    []lane // [workers] items that are each worker's first
+	ahead    *task  // MatMul: the next one, whose weights a worker that has done its items begins to fetch
 	ended    atomic.Int64
 	sleepers atomic.Int32
 
@@ -47,6 +48,43 @@ type task struct {
 	differs      []int32 // Compare's result
 }
 
+// lane is a run of items that one worker takes in order, so that it streams over weights that lie one after another; others take from
+// it when theirs are done.
+type lane struct {
+	next  atomic.Int64 // the first item that nobody has taken
+	first int
+	end   int64
+	_     [40]byte // a line of the cache each
+}
+
+// deal shares the items out.
+func (t *task) deal(workers int) {
+	if len(t.lanes) != workers {
+		t.lanes = make([]lane, workers)
+	}
+	for i := range t.lanes {
+		l := &t.lanes[i]
+		l.first, l.end = t.items*i/workers, int64(t.items*(i+1)/workers)
+		l.next.Store(int64(l.first))
+	}
+}
+
+// work does the worker's own items and then what others have not begun; it returns how many.
+func (t *task) work(p *plan, w *worker) (done int) {
+	for i := range t.lanes {
+		l := &t.lanes[(w.id+i)%len(t.lanes)]
+		for l.next.Load() < l.end {
+			item := l.next.Add(1) - 1
+			if item >= l.end {
+				break
+			}
+			t.run(p, t, w, int(item))
+			done++
+		}
+	}
+	return done
+}
+
 // part is one matrix of a product, and which items are its.
 type part struct {
 	w             *matrix
@@ -65,15 +103,7 @@ func (p *plan) run(tm *team, w *worker) {
 	w.acted = [2]int{-1, -1}
 	for i := range p.tasks {
 		t := p.tasks[i]
-		mine := 0
-		for {
-			item := int(t.next.Add(1) - 1)
-			if item >= t.items {
-				break
-			}
-			t.run(p, t, w, item)
-			mine++
-		}
+		mine := t.work(p, w)
 		last := mine > 0 && t.ended.Add(int64(mine)) == int64(t.items)
 		if last && (t.sleepers.Load() > 0 || i == len(p.tasks)-1) {
 			tm.mu.Lock()
@@ -81,6 +111,7 @@ func (p *plan) run(tm *team, w *worker) {
 			tm.mu.Unlock()
 		}
 		if !last {
+			t.fetchAhead(p, w)
 			tm.await(t)
 		}
 	}
@@ -115,6 +146,16 @@ func (p *plan) compile(d *Device, s *device.Step) error {
 			return fmt.Errorf("%w (op %d)", err, i)
 		}
 	}
+	var product *task
+	for _, t := range p.tasks {
+		t.deal(len(d.team.workers))
+		if len(t.parts) > 0 {
+			if product != nil {
+				product.ahead = t
+			}
+			product = t
+		}
+	}
 	return nil
 }
 
@@ -127,7 +168,7 @@ func (p *plan) add(items int, run func(*plan, *task, *worker, int)) *task {
 		p.tasks = p.tasks[:n+1]
 	}
 	t := p.tasks[n]
-	*t = task{}
+	*t = task{lanes: t.lanes}
 	t.index, t.items, t.run = n, items, run
 	return t
 }

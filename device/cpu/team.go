@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// team is the worker threads of a device. A worker runs a plan's tasks in order; the items of a task are taken one by one from
-// a counter, so a worker whose processor is busy elsewhere delays only the item it holds. A task begins when all items of the
+// team is the worker threads of a device. A worker runs a plan's tasks in order; it takes the items of a task one by one, its own and
+// then those of others, so a worker whose processor is busy elsewhere delays only the item it holds. A task begins when all items of the
 // one before have ended.
 type team struct {
 	workers []*worker
@@ -22,8 +22,8 @@ type team struct {
 
 // Waiting for another worker costs a spin, then a turn for other goroutines, then sleep.
 const (
-	spins     = 500
-	spinPause = 32                    // PAUSE instructions each
+	spins     = 8000
+	spinPause = 2                     // PAUSE instructions each: what is waited for is often there within 100 ns
 	patience  = 50 * time.Microsecond // of yielding, before sleep
 )
 
