@@ -21,18 +21,31 @@ type shape struct {
 	prefill, decode   int
 	pageSize, threads int
 	chunk             int
+	kv                string // type of keys and values; "" = f16
 }
 
 // TestMetamorphicAnswers asks the same random requests of clusters that differ in workers, page size, chunk size and threads, one
 // after another and all at once: every token and every bit of every log probability must be the same.
 func TestMetamorphicAnswers(t *testing.T) {
 	bodies := randomBodies(14)
-	alone := askAll(t, shape{"1P1D, one at a time", 1, 1, 16, 2, 256}, bodies, 1)
-	for _, s := range []shape{
-		{"1P1D, all at once", 1, 1, 16, 2, 256},
-		{"2P3D, pages of 5, chunks of 9", 2, 3, 5, 1, 9},
-		{"3P1D, pages of 128, chunks of 40", 3, 1, 128, 2, 40},
-	} {
+	sameAnswers(t, bodies, shape{"1P1D, one at a time", 1, 1, 16, 2, 256, ""}, []shape{
+		{"1P1D, all at once", 1, 1, 16, 2, 256, ""},
+		{"2P3D, pages of 5, chunks of 9", 2, 3, 5, 1, 9, ""},
+		{"3P1D, pages of 128, chunks of 40", 3, 1, 128, 2, 40, ""},
+	})
+}
+
+// TestMetamorphicAnswersQ8 is the same with keys and values in Q8_0, in pages and frames.
+func TestMetamorphicAnswersQ8(t *testing.T) {
+	sameAnswers(t, randomBodies(6), shape{"1P1D, one at a time", 1, 1, 16, 2, 256, "q8_0"}, []shape{
+		{"2P2D, pages of 5, chunks of 9", 2, 2, 5, 1, 9, "q8_0"},
+	})
+}
+
+func sameAnswers(t *testing.T, bodies []map[string]any, first shape, others []shape) {
+	t.Helper()
+	alone := askAll(t, first, bodies, 1)
+	for _, s := range others {
 		for i, got := range askAll(t, s, bodies, len(bodies)) {
 			if got != alone[i] {
 				t.Errorf("%s: request %d:\n got %s\nwant %s", s.name, i, got, alone[i])
@@ -69,9 +82,10 @@ func askAll(t *testing.T, s shape, bodies []map[string]any, atOnce int) []string
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c, err := cluster.Up(ctx, cluster.Options{Data: t.TempDir(), Prefill: s.prefill, Decode: s.decode, Log: slog.New(slog.DiscardHandler),
-		Bus:  cluster.BusOptions{Listen: "127.0.0.1:0"},
-		Pool: cluster.PoolOptions{PageSize: s.pageSize, Threads: s.threads, Chunk: s.chunk},
-		Door: cluster.DoorOptions{HTTP: "127.0.0.1:0"}})
+		Bus:   cluster.BusOptions{Listen: "127.0.0.1:0"},
+		Model: cluster.ModelOptions{KVType: s.kv},
+		Pool:  cluster.PoolOptions{PageSize: s.pageSize, Threads: s.threads, Chunk: s.chunk},
+		Door:  cluster.DoorOptions{HTTP: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)
 	}
