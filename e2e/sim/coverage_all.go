@@ -253,3 +253,12 @@ func wanted() []string {
 		kvtransfer.WorkerLost, kvtransfer.LeaseExpired, kvtransfer.HandoffRefused, kvtransfer.DeviceFailed, kvtransfer.InvalidRequest)
 	return out
 }
+
+// met says whether something of Missing's lines was.
+func (c *Coverage) met(item string) bool {
+	side, pair, _ := strings.Cut(item, ": ")
+	if i := strings.LastIndex(pair, " in "); i >= 0 && slices.Contains(sides, side) {
+		return c.Pairs[Pair{side, pair[i+4:], pair[:i]}] > 0
+	}
+	return c.Marks[item] > 0
+}

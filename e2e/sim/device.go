@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 
 	"quire/kvtransfer"
 	"quire/kvtransfer/page"
@@ -17,9 +18,10 @@ type device struct {
 	e      *modeltest.Engine
 	info   model.Info
 	shadow *shadow
-	lo, hi Time // how long an operation takes
-	hangs  bool // the next one does not answer for long
-	busy   int  // operations under way
+	lo, hi Time     // how long an operation takes
+	hangs  bool     // the next one does not answer for long
+	busy   int      // operations under way
+	out    []*timer // those of them that are to answer yet
 }
 
 var errDevice = errors.New("sim: device failed")
@@ -56,13 +58,31 @@ func (d *device) do(op, then func()) {
 		took = d.w.dice.between(d.w.lease()/3, 5*d.w.lease()) // after three leases it is too late
 	}
 	d.busy++
+	var out *timer
+	end := func() {
+		d.busy--
+		d.out = slices.DeleteFunc(d.out, func(t *timer) bool { return t == out })
+		then()
+	}
 	d.p.after(d.w.dice.between(d.lo, hi), func() {
 		op()
-		d.p.after(took, func() {
-			d.busy--
-			then()
-		})
+		if d.w.healed {
+			took = min(took, d.hi)
+		}
+		out = d.p.after(took, end)
+		d.out = append(d.out, out)
 	})
+}
+
+// mend has what hangs answer now.
+func (d *device) mend() {
+	d.hangs = false
+	for _, t := range d.out {
+		if fn := t.fn; fn != nil {
+			t.stop()
+			d.p.after(0, fn)
+		}
+	}
 }
 
 // rest does something when nothing is under way any more.

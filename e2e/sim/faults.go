@@ -154,6 +154,11 @@ func (w *World) heal() {
 	w.net.heal()
 	w.deviceFail, w.straggle, w.bus.journalDown = 0, 0, false
 	w.busBack()
+	if w.plan.Hang > 0 {
+		for _, d := range w.devices {
+			d.mend()
+		}
+	}
 	for _, p := range w.paused {
 		if p.paused {
 			p.resume()

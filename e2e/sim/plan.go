@@ -42,6 +42,7 @@ type Plan struct {
 	Straggle float64 // chance that a device operation takes up to a sixth of a lease
 	Hang     float64 // devices that do not answer for long, a second
 	Rogue2   float64 // chance that a liar tells one of the newer lies
+	Lie      string  // the one that liars tell; "" = any
 	MaxAge   Time    // of messages in streams in memory; 0 = the real minute, which few runs last
 }
 
@@ -133,7 +134,7 @@ func (p *Plan) drawFaults(d dice) {
 
 // faulty says that there is any fault that a request may be lost for.
 func (p *Plan) faulty() bool {
-	return p.Drop+p.Dup+p.Spike+p.Flip+p.DeviceFail+p.Crash+p.Pause+p.Cut+p.Slow+p.BusRestart+p.JournalDown+p.Drain+p.Burst+p.Rogue+p.Replay > 0
+	return p.Drop+p.Dup+p.Spike+p.Flip+p.DeviceFail+p.Crash+p.Pause+p.Cut+p.Slow+p.BusRestart+p.JournalDown+p.Drain+p.Burst+p.Rogue+p.Replay+p.Echo+p.Straggle+p.Hang > 0
 }
 
 // limitRows is how many rows a request may take when everybody is there.

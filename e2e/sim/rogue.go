@@ -43,6 +43,9 @@ func (w *World) drawRogue(n *node, lies []string) *rogue {
 	if n.role == kvtransfer.RolePrefill && w.dice.chance(w.plan.Rogue2) {
 		r.kind = pick(w.dice, newerLies...)
 	}
+	if w.plan.Lie != "" {
+		r.kind = w.plan.Lie
+	}
 	return r
 }
 

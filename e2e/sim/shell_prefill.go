@@ -75,7 +75,7 @@ func (s *prefillShell) retry(try func(cb func(error)), then func()) {
 func (s *prefillShell) live() {
 	cfg := s.w.plan.prefill
 	cfg.Peer, cfg.Info, cfg.Pool, cfg.PromptKey, cfg.Entropy = s.peer, s.dev.info, prefillPool, s.w.keys.promptKey(), s.w.entropy
-	cfg.KeyPair = s.w.keyPair
+	cfg.KeyPair, cfg.Lease = s.w.keyPair, s.w.plan.decode.Lease
 	s.loop = prefill.New(cfg)
 	s.p.idle = s.left
 	s.w.prefills = append(s.w.prefills, s)
