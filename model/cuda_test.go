@@ -6,12 +6,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"quire/device"
 	"quire/device/cpu"
 	"quire/device/cuda"
 	"quire/device/cuda/emulator"
+	"quire/kvtransfer"
 	"quire/model"
 )
 
@@ -64,5 +66,60 @@ func TestCUDAWitness(t *testing.T) {
 	onCUDA(t)
 	for _, kv := range []device.Type{device.F16, device.Q8_0} {
 		t.Run(kv.String(), func(t *testing.T) { testWitness(t, open(t, ""), kv) })
+	}
+}
+
+// TestCUDAPicks: answers whose tokens the device chooses are those that the host chooses from the same logits, greedy and sampled,
+// alone and beside one that the host has to choose (it wants log probabilities).
+func TestCUDAPicks(t *testing.T) {
+	onCUDA(t)
+	src := open(t, "")
+	r := newRig(t, src, rigOptions{})
+	prompt := story(20, src.Config.Vocab, 3)
+	answer := func(s kvtransfer.Sampling, beside bool) []int32 {
+		t.Helper()
+		one := r.seq(60)
+		defer one.release()
+		p := model.NewPicker(s, src.Tokenizer, prompt, nil)
+		other, op := r.seq(60), model.NewPicker(kvtransfer.Sampling{Temperature: 1, Seed: 8, Logprobs: 2}, src.Tokenizer, prompt, nil)
+		defer other.release()
+		next, otherNext := prompt, prompt
+		var out []int32
+		for range 12 {
+			w := one.work(next...)
+			w.Pick = p
+			works := []model.Work{w}
+			if beside {
+				o := other.work(otherNext...)
+				o.Pick = op
+				works = append(works, o)
+			}
+			res, err := r.eng.Step(works)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one.done(w)
+			if beside {
+				other.done(works[1])
+				otherNext = []int32{res[1].Token.ID}
+				if len(res[1].Token.Top) != 2 {
+					t.Errorf("the neighbour got %d alternatives", len(res[1].Token.Top))
+				}
+			}
+			out = append(out, res[0].Token.ID)
+			next = []int32{res[0].Token.ID}
+		}
+		return out
+	}
+	for _, s := range []kvtransfer.Sampling{{Logprobs: -1}, {Temperature: 1, Seed: 5, Logprobs: -1}, {Temperature: 0.8, TopP: 0.9, Seed: 6, Logprobs: -1},
+		{Temperature: 3, TopP: 0.999, Seed: 7, Logprobs: -1}} {
+		host := s
+		host.Logprobs = 0 // the host chooses
+		want := answer(host, false)
+		for _, beside := range []bool{false, true} {
+			if got := answer(s, beside); !slices.Equal(got, want) {
+				t.Errorf("%+v, beside another %t: the device chose %v, the host %v", s, beside, got, want)
+			}
+		}
 	}
 }

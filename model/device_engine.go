@@ -121,6 +121,9 @@ func (e *deviceEngine) Step(work []Work) ([]Result, error) {
 	if err := e.w.dev.Run(&device.Step{Batch: b, Ops: ops}); err != nil {
 		return nil, failed(err)
 	}
+	if err := e.fetchLeft(out); err != nil {
+		return nil, failed(err)
+	}
 	return e.results(work, b, out)
 }
 
@@ -168,6 +171,9 @@ func (e *deviceEngine) outputs(work []Work, b *device.Batch) *outputs {
 			o.logits = e.logits[:len(o.logitRows)]
 		}
 	}
+	if device.Picks(e.w.dev) {
+		o.choose(work)
+	}
 	return o
 }
 
@@ -193,6 +199,11 @@ func (e *deviceEngine) results(work []Work, b *device.Batch, o *outputs) ([]Resu
 			}
 		}
 		if w.Pick == nil {
+			continue
+		}
+		if tok, ok := o.chosen(len(o.logits) - len(logits)); ok {
+			r.Token, r.Finish, r.Stop, r.Held = w.Pick.take(tok)
+			logits = logits[1:]
 			continue
 		}
 		row := logits[0]

@@ -102,6 +102,7 @@ type outputs struct {
 	hidden     [][]float32 // each [Dim]
 	logitRows  []int
 	logits     [][]float32 // each [Vocab]
+	choice                 // of the rows of logits; empty where the host chooses all
 	differs    []int32     // of each work: what Compare found; nil when nothing was compared
 }
 
@@ -109,15 +110,11 @@ type outputs struct {
 func (f *forward) tail(o *outputs) []device.Op {
 	ops := make([]device.Op, 0, 5)
 	if n := len(o.logitRows); n > 0 {
-		first := make([]int, n)
-		for i := range first {
-			first[i] = i
-		}
 		ops = append(ops,
 			device.Gather{Out: f.last, In: f.hidden, Rows: o.logitRows},
 			device.Norm{Out: f.last, In: f.last, Weight: f.w.norm, Eps: f.w.Config.Eps, Rows: n},
-			device.MatMul{In: f.last, Parts: []device.Part{{W: f.w.output, Out: f.logits}}, Rows: n},
-			device.Download{From: f.logits, Rows: first, To: o.logits})
+			device.MatMul{In: f.last, Parts: []device.Part{{W: f.w.output, Out: f.logits}}, Rows: n})
+		ops = append(ops, f.choices(o)...)
 	}
 	if len(o.hiddenRows) > 0 {
 		ops = append(ops, device.Download{From: f.hidden, Rows: o.hiddenRows, To: o.hidden})

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"quire/device"
 	"quire/kvtransfer"
 )
 
@@ -70,6 +71,30 @@ func (p *Picker) Pick(logits []float32) (tok kvtransfer.Token, finish kvtransfer
 	if p.s.Logprobs >= 0 {
 		tok.Logprob, tok.Top = logprobs(logits, tok.ID, p.s.Logprobs)
 	}
+	return p.take(tok)
+}
+
+// plain says how the next token is sampled where nothing but the logits counts, and nobody wants to see them: no penalty, bias,
+// forbidden token or log probabilities. A device may choose it then.
+func (p *Picker) plain() (how device.Sampling, ok bool) {
+	s := p.s
+	if s.Logprobs >= 0 || p.observe != nil || p.forbids() || p.penalises() || len(p.seen) > 0 || len(s.LogitBias) > 0 {
+		return how, false
+	}
+	return device.Sampling{Temperature: float64(s.Temperature), TopP: float64(s.TopP), MinP: float64(s.MinP), TopK: s.TopK,
+		U: uniform(s.Seed, uint64(p.index))}, true
+}
+
+// forbids says whether tokens must not be chosen yet.
+func (p *Picker) forbids() bool { return p.index < p.s.MinTokens && len(p.forbid) > 0 }
+
+// penalises says whether tokens count that were chosen before.
+func (p *Picker) penalises() bool {
+	return (p.s.PresencePenalty != 0 || p.s.FrequencyPenalty != 0) && len(p.output) > 0
+}
+
+// take goes on with a token that was chosen.
+func (p *Picker) take(tok kvtransfer.Token) (_ kvtransfer.Token, finish kvtransfer.Finish, stop string, held []byte) {
 	ends, isStop := p.ending(tok.ID)
 	if ends {
 		p.count(tok.ID)
@@ -117,8 +142,7 @@ func (p *Picker) advance(id int32) (text []byte, stop string) {
 // adjust applies penalties, biases and forbidden tokens. The result is the given slice where nothing applies.
 func (p *Picker) adjust(logits []float32) []float32 {
 	s := p.s
-	forbidden := p.index < s.MinTokens && len(p.forbid) > 0
-	counts := (s.PresencePenalty != 0 || s.FrequencyPenalty != 0) && len(p.output) > 0
+	forbidden, counts := p.forbids(), p.penalises()
 	if !forbidden && !counts && len(p.seen) == 0 && len(s.LogitBias) == 0 {
 		return logits
 	}

@@ -30,6 +30,8 @@ func (p *plan) lay(op device.Op) error {
 		return p.layDownload(o)
 	case device.Compare:
 		return p.layCompare(o)
+	case device.Pick:
+		return p.layPick(o)
 	}
 	return fmt.Errorf("device/cuda: run: op %T is unknown", op)
 }

@@ -19,6 +19,7 @@ type plan struct {
 	scratch cu.DevicePtr // [scratchSize]
 	state   cu.DevicePtr // [partials][maxLines][2] f32, see kernel/decode.cu
 	outs    cu.DevicePtr // [partials][linesDims] f32
+	roots   cu.DevicePtr // [64] f64, see kernel/sample.cu
 
 	scratchSize int
 	batch       *device.Batch
@@ -65,8 +66,10 @@ func (p *plan) start(d *Device) error {
 	if p.state, err = d.alloc(partials * maxLines * 2 * 4); err != nil {
 		return err
 	}
-	p.outs, err = d.alloc(partials * linesDims * 4)
-	return err
+	if p.outs, err = d.alloc(partials * linesDims * 4); err != nil {
+		return err
+	}
+	return p.uploadRoots()
 }
 
 // pinned is all host memory that the device holds.

@@ -11,6 +11,7 @@
 #include "matmul.cu"
 #include "swiglu.cu"
 #include "gather.cu"
+#include "sample.cu"
 #include "page.cu"
 #include "zero.cu"
 #include "digest.cu"
