@@ -60,11 +60,11 @@ func (b blow) String() string {
 	return fmt.Sprintf("%s %s at %s", b.role, did, b.name)
 }
 
-// usual is what go test plays without -steps: each role killed and stopped, before, in and after the hand-off.
+// usual is what go test plays without -steps: the blows that docs/failures.md names.
 var usual = []string{
-	"prefill killed at job taken", "prefill stopped at mid-frames",
-	"decode killed at claimed", "decode stopped at mid-stream", "decode killed at mid-stream",
-	"router killed at mid-stream", "router stopped at reserved", "bus killed at first frame", "bus stopped at mid-stream",
+	"prefill killed at job taken", "prefill stopped at mid-frames", "prefill killed at mid-frames", "prefill killed at verdict",
+	"decode killed at mid-stream", "decode stopped at mid-stream", "router killed at mid-stream", "router stopped at reserved",
+	"bus killed at first frame", "bus stopped at mid-stream",
 }
 
 // blows are all of them, or the usual ones.
@@ -228,5 +228,42 @@ func (l *lab) judge(b blow, got asked, alone result) {
 		}
 	default:
 		l.t.Errorf("got %+v\nwant %+v", got, alone)
+	}
+}
+
+// A process that was stopped, and replaced by another of its name, ends when it goes on: it never fights its successor, and the one
+// answer of the client is whole.
+func TestStoppedAndReplaced(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "prefill p1", "decode d1")
+	defer l.close()
+	alone := <-l.ask(taleTokens)
+	if alone.err != nil || !alone.Done {
+		t.Fatalf("undisturbed: %+v", alone)
+	}
+	for _, c := range []struct {
+		name, step string
+		n          int
+	}{{"prefill p1", "frame", 1}, {"decode d1", "reply", taleTokens / 2}} {
+		stopped := make(chan struct{})
+		l.arm(c.step, c.n, func(passing) {
+			l.procs[c.name].signal(syscall.SIGSTOP)
+			close(stopped)
+		})
+		client := l.ask(taleTokens)
+		<-stopped
+		old := l.procs[c.name]
+		l.start(c.name)
+		if got := <-client; got.err != nil || got.result != alone.result {
+			t.Errorf("%s: %+v\nwant %+v", c.name, got, alone)
+		}
+		old.signal(syscall.SIGCONT)
+		if code := old.exit(patience); code != 1 {
+			t.Errorf("%s: exit code %d of the one that was replaced, want 1", c.name, code)
+		}
+		l.settle()
+		if again := <-l.ask(taleTokens); again != alone {
+			t.Errorf("%s: afterwards %+v", c.name, again)
+		}
 	}
 }
