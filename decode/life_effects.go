@@ -277,6 +277,7 @@ func (l *life) onJournal(err error) {
 // beat publishes a heartbeat. One that does not go out is silence, which is what it means.
 func (l *life) beat(m kvtransfer.Heartbeat) {
 	l.journalState()
+	m.Refused.Unsigned = l.unsigned.Load()
 	l.snap.Store(&Snapshot{Peer: l.peer, Heartbeat: m, Counters: l.loop.Counters(), Unsigned: l.unsigned.Load(), Journal: l.journal.Stats()})
 	body, err := wire.Encode(&m)
 	if err != nil {

@@ -49,6 +49,7 @@ const (
 // Counters counts what was refused or failed. They only grow.
 type Counters struct {
 	Reserved, ReserveRefused             uint64
+	ResendsRefused                       uint64
 	ClaimsRefused, ControlIgnored        uint64
 	FramesCopied, FramesRepeated         uint64
 	FramesRefused, FramesUnopened        uint64
@@ -249,7 +250,11 @@ func (l *Loop) heartbeat() kvtransfer.Heartbeat {
 		Peer: l.cfg.Self, Model: l.cfg.Model, ModelSlug: l.cfg.ModelSlug,
 		Pool: l.cfg.Info.Fingerprints.Pool(), Fingerprints: l.cfg.Info.Fingerprints,
 		MaxModelLen: l.cfg.MaxModelLen, PageSize: l.cfg.Info.PageSize, Pages: l.ledger.Counts(),
-		Slots: l.cfg.MaxOpen, SlotsFree: l.cfg.MaxOpen - t.open, Running: t.running, Draining: l.draining, Frames: l.cfg.Frames,
+		Slots: l.cfg.MaxOpen, SlotsFree: l.cfg.MaxOpen - t.open, Running: t.running, Draining: l.draining,
+		Refused: kvtransfer.Refusals{
+			Reserve: l.count.ReserveRefused, Resend: l.count.ResendsRefused, Claim: l.count.ClaimsRefused, Control: l.count.ControlIgnored,
+			Frame: l.count.FramesRefused, Unopened: l.count.FramesUnopened, Repeated: l.count.FramesRepeated, Manifest: l.count.ManifestsRefused,
+		}, Frames: l.cfg.Frames,
 	}
 }
 

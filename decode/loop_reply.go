@@ -37,6 +37,7 @@ func (l *Loop) tellEnd(h *handoff) {
 func (l *Loop) onResend(e ResendAsked) {
 	h, ok := l.get(e.M.Key)
 	if !ok || e.From != h.router {
+		l.count.ResendsRefused++
 		l.do(Resent{ID: e.ID, Key: e.M.Key})
 		return
 	}

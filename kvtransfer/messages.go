@@ -273,7 +273,34 @@ type Heartbeat struct {
 	Running      int
 	Draining     bool
 	Key          [32]byte // reserved
+	Refused      Refusals // since this life began
 	Frames       string   // of a decode: URL of a server that takes its frames directly; "" = they go through the bus
+}
+
+// Refusals counts what a worker turned away, by reason. They only grow.
+type Refusals struct {
+	Unsigned uint64 // messages that nobody with a key signed, or that cannot be read
+	Reserve  uint64 // Reserves that got no promise
+	Resend   uint64 // Resends of attempts that are not known, or another router's
+	Claim    uint64
+	Control  uint64 // control messages, and answers about frames, that fit nothing: stale, foreign or repeated
+	Frame    uint64 // frames of attempts that are not known, over, or another claim's
+	Unopened uint64 // frames that did not open
+	Repeated uint64 // frames that came once more, or whose tag is that of one that has come
+	Manifest uint64
+	Job      uint64 // jobs that this worker cannot serve
+}
+
+// Reason is one line of Refusals.
+type Reason struct {
+	Name  string
+	Count uint64
+}
+
+// Reasons lists the counts with the names that metrics use, in a fixed order.
+func (r Refusals) Reasons() []Reason {
+	return []Reason{{"unsigned", r.Unsigned}, {"reserve", r.Reserve}, {"resend", r.Resend}, {"claim", r.Claim}, {"control", r.Control},
+		{"frame", r.Frame}, {"unopened", r.Unopened}, {"repeated", r.Repeated}, {"manifest", r.Manifest}, {"job", r.Job}}
 }
 
 // PagesAsk asks a worker who has which of its pages.

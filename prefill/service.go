@@ -210,14 +210,16 @@ func (s *Service) handle(ev Event) {
 
 // beat publishes the heartbeat and renews the snapshot.
 func (s *Service) beat() {
-	f := s.snapshot().Figures
+	snap := s.snapshot()
+	f := snap.Figures
 	if s.quiet(f.Silent) {
 		return
 	}
 	prints := s.cfg.Engine.Info().Fingerprints
 	body, err := wire.Encode(&kvtransfer.Heartbeat{Peer: s.peer, Model: s.cfg.Model, ModelSlug: s.cfg.ModelSlug, Pool: prints.Pool(),
 		Fingerprints: prints, MaxModelLen: f.MaxModelLen, PageSize: s.cfg.Engine.Info().PageSize, Pages: f.Pages, Slots: f.Slots,
-		SlotsFree: f.SlotsFree, Running: f.Running, Draining: f.Draining})
+		SlotsFree: f.SlotsFree, Running: f.Running, Draining: f.Draining,
+		Refused: kvtransfer.Refusals{Unsigned: snap.Unsigned, Control: snap.Stats.Ignored, Job: snap.Stats.JobsRefused}})
 	if err != nil {
 		s.stop(fmt.Errorf("prefill: heartbeat: %w", err))
 		return

@@ -122,5 +122,36 @@ func (s *Service) writeWorkers(e exposition, st Stats) {
 		free = append(free, sample{who, hb.SlotsFree})
 	}
 	e.family("quire_pages", "gauge", "Pages of each worker's pool by state; the states of a pool add up to all of it.", pages)
+	s.writeRefused(e, st)
 	e.family("quire_worker_slots_free", "gauge", "Requests that a worker could take on beside those it has.", free)
+}
+
+// writeRefused says what was turned away by everybody that this router hears of, by reason: reasons of other roles are left out.
+func (s *Service) writeRefused(e exposition, st Stats) {
+	var list []sample
+	add := func(p kvtransfer.Peer, reason string, n uint64) {
+		list = append(list, sample{[]string{"role", string(p.Role), "id", p.ID, "reason", reason}, n})
+	}
+	add(s.peer, "unsigned", s.meter.ignored.Get())
+	add(s.peer, "reply", st.RepliesIgnored)
+	add(s.peer, "late_reply", s.meter.late.Get())
+	for _, hb := range st.Workers {
+		for _, r := range hb.Refused.Reasons() {
+			if isOf(hb.Peer.Role, r.Name) {
+				add(hb.Peer, r.Name, r.Count)
+			}
+		}
+	}
+	e.family("quire_messages_refused_total", "counter", "Messages that a process turned away, by reason; a worker's as of its last heartbeat, from its start on.", list)
+}
+
+// isOf says whether a role ever refuses anything for a reason.
+func isOf(role kvtransfer.Role, reason string) bool {
+	switch reason {
+	case "unsigned", "control":
+		return true
+	case "job":
+		return role == kvtransfer.RolePrefill
+	}
+	return role == kvtransfer.RoleDecode
 }

@@ -331,7 +331,7 @@ func resent(c *codec, p *kvtransfer.Resent) {
 }
 
 func heartbeat(c *codec, p *kvtransfer.Heartbeat) {
-	c.array("heartbeat", 14)
+	c.array("heartbeat", 15)
 	peer(c, &p.Peer)
 	c.text("model", &p.Model, MaxName)
 	c.text("model slug", &p.ModelSlug, MaxName)
@@ -346,6 +346,14 @@ func heartbeat(c *codec, p *kvtransfer.Heartbeat) {
 	c.flag("draining", &p.Draining)
 	c.fixed("key", p.Key[:])
 	c.text("frames", &p.Frames, MaxName)
+	refusals(c, &p.Refused)
+}
+
+func refusals(c *codec, p *kvtransfer.Refusals) {
+	c.array("refused", 10)
+	for _, n := range []*uint64{&p.Unsigned, &p.Reserve, &p.Resend, &p.Claim, &p.Control, &p.Frame, &p.Unopened, &p.Repeated, &p.Manifest, &p.Job} {
+		c.wide("refused", n)
+	}
 }
 
 func counts(c *codec, p *page.Counts) {
