@@ -54,6 +54,42 @@ func TestChecksAtStart(t *testing.T) {
 	}
 }
 
+// How much of the journal is kept, and for how long, is the operator's: what Quire made may be changed, and is used as it is.
+func TestJournalLimitsAreTheOperators(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	c := connect(t, ConnectOptions{Server: serve(t, ServerOptions{DontListen: true})})
+	must(t, c.Streams().EnsureShared(ctx))
+	cfg := config(bus.SharedStreams(bus.Names{})[2], 1)
+	cfg.MaxBytes, cfg.MaxAge = 2<<30, 400*24*time.Hour
+	_, err := c.js.UpdateStream(ctx, cfg)
+	must(t, err)
+	must(t, c.Streams().EnsureShared(ctx))
+	st, err := c.js.Stream(ctx, cfg.Name)
+	must(t, err)
+	if got := st.CachedInfo().Config; got.MaxBytes != cfg.MaxBytes || got.MaxAge != cfg.MaxAge || !got.DenyDelete || !got.DenyPurge || got.Replicas != 1 {
+		t.Errorf("%+v", got)
+	}
+	for _, f := range c.Inspect(ctx) {
+		if f.Name == "stream QUIRE_JOURNAL" && (!f.OK || !strings.Contains(f.Text, "bytes of 2147483648, kept for 9600h")) {
+			t.Errorf("%+v", f)
+		}
+	}
+	// Nobody takes anything out of it, not even who made it.
+	seq, err := c.Enqueue(ctx, bus.Enqueue{Subject: bus.Names{}.Journal("verdict", "decode-d1"), Data: []byte("fact")})
+	must(t, err)
+	if err := c.Streams().DeleteMessage(ctx, cfg.Name, seq); err == nil {
+		t.Error("a record is deleted")
+	}
+	if err := c.Streams().Purge(ctx, cfg.Name, ">"); err == nil {
+		t.Error("the journal is purged")
+	}
+	cfg.DenyDelete, cfg.DenyPurge = false, false
+	if _, err := c.js.UpdateStream(ctx, cfg); err == nil {
+		t.Error("the journal's protection is taken away")
+	}
+}
+
 func TestStreamConfiguredOtherwise(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -54,11 +54,18 @@ func TestNATSCluster(t *testing.T) {
 	for _, ns := range list {
 		urls = append(urls, ns.ClientURL())
 	}
-	c := connect(t, ConnectOptions{URLs: urls, Replicas: 3})
+	c := connect(t, ConnectOptions{URLs: urls})
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
 	defer cancel()
 	var n bus.Names
 	ensure(t, ctx, c)
+	for _, spec := range bus.SharedStreams(n) {
+		st, err := c.js.Stream(ctx, spec.Name)
+		must(t, err)
+		if got := st.CachedInfo().Config.Replicas; got != clustered {
+			t.Errorf("%s has %d replicas", spec.Name, got)
+		}
+	}
 	record := bus.Enqueue{Subject: n.Journal("verdict", "d1"), Data: []byte("fact"), ID: "one"}
 	first, err := c.Enqueue(ctx, record)
 	must(t, err)

@@ -20,7 +20,7 @@ func (c *Conn) ensureBucket(ctx context.Context) error {
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		_, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: name, Description: "one life of one process: the revision of <role>.<id> is its epoch",
-			History: 1, Storage: jetstream.FileStorage, MaxBytes: 16 << 20, MaxValueSize: 1024, Replicas: max(c.opt.Replicas, 1),
+			History: 1, Storage: jetstream.FileStorage, MaxBytes: 16 << 20, MaxValueSize: 1024, Replicas: c.replicas(),
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) {
 			err = nil

@@ -21,6 +21,8 @@ const (
 	codeExpectedStream  = 10060 // expected stream does not match
 	codeStoreFailed     = 10077 // a limit of the stream, or another failure to store
 	codeTooManyRequests = 10167
+	codeNoPeers         = 10005 // no suitable peers for placement
+	codeNotClustered    = 10074 // replicas > 1 not supported in non-clustered mode
 	codeUnavailable     = 10008 // JetStream has no leader just now
 )
 

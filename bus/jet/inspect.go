@@ -71,8 +71,19 @@ func (c *Conn) inspectStream(ctx context.Context, spec bus.StreamSpec) Finding {
 		return f
 	}
 	f.OK = true
-	f.Text = fmt.Sprintf("%d messages, %d bytes of %d", info.State.Msgs, info.State.Bytes, spec.MaxBytes)
-	if spec.DenyPurge && float64(info.State.Bytes) > journalWarning*float64(spec.MaxBytes) {
+	limit, text := info.Config.MaxBytes, "any number"
+	if limit > 0 {
+		text = fmt.Sprint(limit)
+	}
+	f.Text = fmt.Sprintf("%d messages, %d bytes of %s", info.State.Msgs, info.State.Bytes, text)
+	if age := info.Config.MaxAge; spec.File && age > 0 {
+		f.Text += fmt.Sprintf(", kept for %v", age)
+	}
+	if have := info.Config.Replicas; c.replicas() >= clustered && have < clustered && spec.DenyPurge {
+		f.OK = false
+		f.Text += fmt.Sprintf(": %d replica on a NATS cluster: the record is lost with one server: nats stream edit %s --replicas %d", have, spec.Name, clustered)
+	}
+	if spec.DenyPurge && limit > 0 && float64(info.State.Bytes) > journalWarning*float64(limit) {
 		f.OK = false
 		f.Text += ": nearly full, and a full journal stops decode: raise its max_bytes (nats stream edit " + spec.Name + ") or lower its age"
 	}

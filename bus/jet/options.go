@@ -29,7 +29,7 @@ type ConnectOptions struct {
 
 	Names        bus.Names
 	Plain        bool          // a client without JetStream: only the version and max_payload are looked at
-	Replicas     int           // of the shared streams, on a NATS cluster; 0 = 1
+	Replicas     int           // of the streams that all share; 0 = 3 on a NATS cluster of three servers or more, else 1
 	JournalBytes int64         // 0 = bus.JournalBytes
 	JournalAge   time.Duration // 0 = bus.JournalAge
 	Log          *slog.Logger

@@ -95,7 +95,7 @@ func (c *Conn) EnsureTape(ctx context.Context) error {
 		return err
 	}
 	for _, spec := range bus.TapeStreams(c.names) {
-		if err := c.ensure(ctx, spec, max(c.opt.Replicas, 1)); err != nil {
+		if err := c.ensure(ctx, spec, c.replicas()); err != nil {
 			return err
 		}
 	}

@@ -53,17 +53,42 @@ func (c *Conn) sharedSpecs() []bus.StreamSpec {
 
 func (c *Conn) ensureShared(ctx context.Context) error {
 	for _, spec := range c.sharedSpecs() {
-		if err := c.ensure(ctx, spec, max(c.opt.Replicas, 1)); err != nil {
+		if err := c.ensure(ctx, spec, c.replicas()); err != nil {
 			return err
 		}
 	}
 	return c.ensureBucket(ctx)
 }
 
+// clustered is how many replicas a stream has that is to outlive a server.
+const clustered = 3
+
+// replicas is how many copies the streams get that all share: where nobody says, three on a NATS cluster that has as many servers.
+func (c *Conn) replicas() int {
+	switch {
+	case c.opt.Replicas > 0:
+		return c.opt.Replicas
+	case c.nc.ConnectedClusterName() != "" && len(c.nc.Servers()) >= clustered:
+		return clustered
+	}
+	return 1
+}
+
+// noPeers says that a stream cannot have so many replicas here.
+func noPeers(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == codeNoPeers || api.ErrorCode == codeNotClustered)
+}
+
 // ensure makes a stream, or says how the one that is there differs.
 func (c *Conn) ensure(ctx context.Context, spec bus.StreamSpec, replicas int) error {
 	want := config(spec, replicas)
 	_, err := c.js.CreateStream(ctx, want)
+	if replicas > 1 && c.opt.Replicas == 0 && noPeers(err) {
+		c.log.Warn("bus: a stream has one replica: the NATS cluster has too few JetStream servers for more", "stream", spec.Name, "wanted", replicas, "error", err)
+		want.Replicas = 1
+		_, err = c.js.CreateStream(ctx, want)
+	}
 	for wait := 10 * time.Millisecond; storeBusy(err) && wait < time.Second; wait *= 2 {
 		if !c.pause(ctx.Done(), nil, wait) {
 			break
@@ -125,8 +150,12 @@ func config(spec bus.StreamSpec, replicas int) jetstream.StreamConfig {
 	return c
 }
 
-// differ names the first field in which a stream is not what Quire needs; the number of replicas is the operator's.
+// differ names the first field in which a stream is not what Quire needs. The number of replicas is the operator's, and of streams
+// on disk, which keep what is to last, how much and for how long.
 func differ(want, have jetstream.StreamConfig) error {
+	if want.Storage == jetstream.FileStorage {
+		want.MaxAge, want.MaxBytes = have.MaxAge, have.MaxBytes
+	}
 	for _, f := range []struct {
 		name       string
 		want, have any
