@@ -69,37 +69,58 @@ type life struct {
 	epoch   uint64
 }
 
+// Parsed is one record that was read and whose signature was looked at, and nothing else: see Parse.
+type Parsed struct {
+	Record Record
+	hash   Hash
+	signed bool  // it has a good signature
+	err    error // it is no record
+	badSig error
+}
+
+// Parse does what can be done with a record alone, whatever was before it: it may run for many records at once. keys may be nil.
+func Parse(b, sig []byte, keys seal.Verifier) Parsed {
+	r, err := Decode(b)
+	if err != nil {
+		return Parsed{err: err}
+	}
+	p := Parsed{Record: r, hash: HashOf(b)}
+	p.signed, p.badSig = vouch(r, b, sig, keys)
+	return p
+}
+
 // Check takes the next record of a stream, in the stream's order, with its signature (nil when it has none). An error says
 // what is wrong: ErrGap, ErrEdited, ErrRepeated, ErrTwice, ErrSignature, or that it is no record at all. With Keys, a
 // signature that is there must verify, and records of the kinds that are signed must have one. The chain goes on from this
 // record all the same, unless it is a repetition, nothing that can be read, or signed by nobody.
-func (c *Checker) Check(b, sig []byte) (Record, error) {
-	r, err := Decode(b)
-	if err != nil {
-		return Record{}, err
+func (c *Checker) Check(b, sig []byte) (Record, error) { return c.Next(Parse(b, sig, c.Keys)) }
+
+// Next is Check for a record that was parsed, with the same keys.
+func (c *Checker) Next(p Parsed) (Record, error) {
+	if p.err != nil {
+		return Record{}, p.err
 	}
 	if c.chains == nil {
 		c.chains = map[life]Chain{}
 	}
-	vouched, err := c.vouch(r, b, sig)
-	if err != nil {
-		return r, err
+	r := p.Record
+	if p.badSig != nil {
+		return r, p.badSig
 	}
 	at := life{r.Service, r.Epoch}
 	last, known := c.chains[at]
-	hash := HashOf(b)
-	if known && r.Counter == last.Counter && hash == last.Last {
+	if known && r.Counter == last.Counter && p.hash == last.Last {
 		return r, fmt.Errorf("journal: %s epoch %d record %d: %w", r.Service, r.Epoch, r.Counter, ErrTwice)
 	}
 	if r.Counter == 0 || r.Counter <= last.Counter {
 		return r, fmt.Errorf("journal: %s epoch %d: %w: record %d after %d", r.Service, r.Epoch, ErrRepeated, r.Counter, last.Counter)
 	}
-	next := Chain{Service: r.Service, Epoch: r.Epoch, Counter: r.Counter, Last: hash,
+	next := Chain{Service: r.Service, Epoch: r.Epoch, Counter: r.Counter, Last: p.hash,
 		First: last.First, Signed: last.Signed, Stopped: r.Kind == KindStopped}
 	if !known {
 		next.First = r.Counter
 	}
-	if vouched {
+	if p.signed {
 		next.Signed = r.Counter
 	}
 	c.chains[at] = next
@@ -118,15 +139,15 @@ func (c *Checker) Check(b, sig []byte) (Record, error) {
 }
 
 // vouch checks a record's signature; true means that it has a good one.
-func (c *Checker) vouch(r Record, b, sig []byte) (bool, error) {
-	if c.Keys == nil {
+func vouch(r Record, b, sig []byte, keys seal.Verifier) (bool, error) {
+	if keys == nil {
 		return false, nil
 	}
 	if len(sig) == 0 && r.Schema > 1 && !Signs(r.Kind) {
 		return false, nil
 	}
 	role, _, _ := strings.Cut(r.Service, "-")
-	if !c.Keys.Verify(kvtransfer.Role(role), append([]byte(signDomain), b...), sig) {
+	if !keys.Verify(kvtransfer.Role(role), append([]byte(signDomain), b...), sig) {
 		return false, fmt.Errorf("journal: %s epoch %d record %d: %w", r.Service, r.Epoch, r.Counter, ErrSignature)
 	}
 	return true, nil

@@ -3,6 +3,7 @@ package journal
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"quire/kvtransfer/page"
 )
@@ -52,19 +53,29 @@ func (p *Pages) UnmarshalJSON(b []byte) error {
 	}
 	out := Pages{}
 	for _, r := range runs {
-		n := uint64(1)
-		if len(r) == 3 {
-			n = r[2]
-		}
-		if len(r) < 2 || len(r) > 3 || n < 1 || n > MaxPages-uint64(len(out)) || r[0] > MaxPages {
-			return fmt.Errorf("pages: run %v after %d pages, limit %d", r, len(out), MaxPages)
-		}
-		for i := range n {
-			out = append(out, Slot{r[0] + i, r[1]})
+		var err error
+		if out, err = out.add(r); err != nil {
+			return err
 		}
 	}
 	*p = out
 	return nil
+}
+
+// add puts the pages of one run behind those that are there.
+func (p Pages) add(run []uint64) (Pages, error) {
+	n := uint64(1)
+	if len(run) == 3 {
+		n = run[2]
+	}
+	if len(run) < 2 || len(run) > 3 || n < 1 || n > MaxPages-uint64(len(p)) || run[0] > MaxPages {
+		return nil, fmt.Errorf("pages: run %v after %d pages, limit %d", run, len(p), MaxPages)
+	}
+	p = slices.Grow(p, int(n))
+	for i := range n {
+		p = append(p, Slot{run[0] + i, run[1]})
+	}
+	return p, nil
 }
 
 // Span is a half-open range [from, to) of rows or of page numbers; [from, to] in JSON.

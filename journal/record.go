@@ -120,6 +120,14 @@ func Decode(b []byte) (Record, error) {
 	if len(b) > MaxRecord {
 		return Record{}, fmt.Errorf("journal: record: length %d, limit %d", len(b), MaxRecord)
 	}
+	if r, ok := fast(b); ok {
+		return r, nil
+	}
+	return slow(b)
+}
+
+// slow reads whatever is a record, and says what is not.
+func slow(b []byte) (Record, error) {
 	var f form
 	if err := strict(b, &f); err != nil {
 		return Record{}, fmt.Errorf("journal: record of %d bytes: %w", len(b), err)

@@ -46,7 +46,8 @@ func (p *Past) reserved(l *Life, a *Attempt, f journal.Reserved, ev Event) {
 		if l.Started != nil && s[0] >= uint64(l.Started.Pages) {
 			p.find(Broken, "one owner", ev.Sequence, a.Key, "page %d of a pool of %d", s[0], l.Started.Pages)
 		}
-		l.pages[s[0]] = append(was, &Interval{Page: s[0], Gen: s[1], Owner: a, Position: i, From: &ev})
+		in := &Interval{Page: s[0], Gen: s[1], Owner: a, Position: i, From: &ev}
+		l.pages[s[0]], a.intervals = append(was, in), append(a.intervals, in)
 	}
 }
 

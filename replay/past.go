@@ -52,6 +52,9 @@ type Attempt struct {
 	Verdict  *Event
 	Witness  *Event
 	Finished *Event // of decode
+
+	intervals []*Interval // of its pages
+	gone      bool        // forgotten
 }
 
 // Request is all attempts of one request.
@@ -60,6 +63,8 @@ type Request struct {
 	Tenant   string
 	Attempts []*Attempt // by number
 	Finished *Event     // of the router
+
+	gone bool // forgotten
 }
 
 // Past is everything that the record says.
@@ -80,7 +85,8 @@ type Past struct {
 	check    *journal.Checker
 	last     Event
 
-	intervals int // of all pages
+	intervals int   // of all pages
+	thin      *thin // set where what is over is forgotten
 }
 
 type lifeKey struct {
@@ -90,28 +96,36 @@ type lifeKey struct {
 
 // Read builds the past from a source. Without keys no signature is checked, and the past says so.
 func Read(ctx context.Context, src Source, keys seal.Verifier) (*Past, error) {
-	p := &Past{
+	p := newPast(keys)
+	if err := p.readAll(ctx, src); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func newPast(keys seal.Verifier) *Past {
+	return &Past{
 		Kinds: map[journal.Kind]int{}, requests: map[kvtransfer.HandoffID]*Request{}, attempts: map[kvtransfer.Key]*Attempt{},
 		lives: map[lifeKey]*Life{}, keys: keys,
 	}
-	ext, err := src.Items(ctx, func(it Item) error {
-		p.take(it)
-		return nil
-	})
+}
+
+func (p *Past) readAll(ctx context.Context, src Source) error {
+	ext, err := feed(ctx, src, p.keys, p.take)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	ext.PublicKeys = keys != nil
+	ext.PublicKeys = p.keys != nil
 	if len(p.Lives) > 0 {
 		ext.FirstStored, ext.LastStored = p.Lives[0].First.Time.Format(time.RFC3339Nano), p.last.Time.Format(time.RFC3339Nano)
 	}
 	p.Extent = ext
 	p.complete()
-	return p, nil
+	return nil
 }
 
-// take reads one message: one record, or several, of which the last may be signed.
-func (p *Past) take(it Item) {
+// take takes one message: one record, or several, of which the last may be signed.
+func (p *Past) take(it Item, records []journal.Parsed) {
 	if p.check == nil {
 		p.Partial = it.Sequence > 1
 		p.check = &journal.Checker{Keys: p.keys, Partial: p.Partial}
@@ -119,30 +133,24 @@ func (p *Past) take(it Item) {
 		p.find(Broken, "stream", it.Sequence, kvtransfer.Key{}, "%d messages are missing before sequence %d", it.Sequence-p.last.Sequence-1, it.Sequence)
 	}
 	p.last = Event{Sequence: it.Sequence, Time: it.Time}
-	parts := journal.Split(it.Data)
-	for i, b := range parts {
-		var sig []byte
-		if i == len(parts)-1 {
-			sig = it.Signature
-		}
-		p.record(it, b, sig, len(parts) == 1)
+	for _, r := range records {
+		p.record(it, r, len(records) == 1)
+	}
+	if p.thin != nil {
+		p.forget()
 	}
 }
 
-func (p *Past) record(it Item, b, sig []byte, alone bool) {
+func (p *Past) record(it Item, parsed journal.Parsed, alone bool) {
 	p.Records++
-	r, err := p.check.Check(b, sig)
+	r, err := p.check.Next(parsed)
 	if err != nil {
 		p.find(Broken, "chain", it.Sequence, r.Key, "%s", strings.TrimPrefix(err.Error(), "journal: "))
 	}
 	if r.Facts == nil || journal.Spurious(err) {
 		return
 	}
-	want := "." + r.Service
-	if alone {
-		want = ".journal." + string(r.Kind) + want
-	}
-	if !strings.HasSuffix(it.Subject, want) {
+	if !onSubject(it.Subject, r, alone) {
 		p.find(Broken, "chain", it.Sequence, r.Key, "%s record %d of %s is on subject %.80q", r.Kind, r.Counter, r.Service, it.Subject)
 	}
 	p.Kinds[r.Kind]++
@@ -150,6 +158,16 @@ func (p *Past) record(it Item, b, sig []byte, alone bool) {
 	ev := Event{Sequence: it.Sequence, Time: it.Time, At: r.At, Life: l, Facts: r.Facts}
 	l.Last = ev
 	p.sort(l, r, ev)
+}
+
+// onSubject says whether a record is where records of its service, and alone of its kind too, belong.
+func onSubject(subject string, r journal.Record, alone bool) bool {
+	rest, ok := strings.CutSuffix(subject, r.Service)
+	if ok && alone {
+		rest, ok = strings.CutSuffix(rest, "."+string(r.Kind)+".")
+		return ok && strings.HasSuffix(rest, ".journal")
+	}
+	return ok && strings.HasSuffix(rest, ".")
 }
 
 func (p *Past) life(r journal.Record, it Item) *Life {
@@ -186,6 +204,12 @@ func (p *Past) sort(l *Life, r journal.Record, ev Event) {
 	}
 	if r.Key == (kvtransfer.Key{}) {
 		return // refusals of hand-offs that nobody knows
+	}
+	if p.thin != nil {
+		if end, over := p.thin.retired[r.Key.ID]; over {
+			p.late(r, ev, end)
+			return
+		}
 	}
 	if l.Role == string(kvtransfer.RoleRouter) {
 		p.ofRouter(r, ev)
@@ -232,6 +256,9 @@ func (p *Past) ofRouter(r journal.Record, ev Event) {
 			return
 		}
 		req.Finished = &ev
+		if p.thin != nil {
+			p.thin.over(req, p.Records)
+		}
 	}
 }
 

@@ -72,6 +72,7 @@ func (c *checker) broken(ev *Event, k kvtransfer.Key, format string, args ...any
 // Verify checks every rule that the facts can show. Which of DESIGN's invariants they cannot show, docs/replay.md says.
 func (p *Past) Verify() Verification {
 	kept := len(p.Findings)
+	p.compact()
 	defer func() { p.Findings = p.Findings[:kept] }()
 	v := Verification{Extent: p.Extent, Records: p.Records, Lives: len(p.Lives), Requests: len(p.Requests), Attempts: len(p.Attempts), Kinds: p.Kinds}
 	for _, r := range rules {
@@ -88,12 +89,19 @@ func (p *Past) Verify() Verification {
 		default:
 			c.seen = p.cases(r.name)
 		}
+		if p.thin != nil {
+			c.seen += p.thin.seen[r.name]
+		}
 		v.Rules = append(v.Rules, Rule{Name: r.name, Says: r.says, Looked: c.seen})
 	}
 	for _, a := range p.Attempts {
 		if a.Reserved != nil && a.Finished == nil {
 			v.Open++
 		}
+	}
+	if p.thin != nil {
+		v.Requests += p.thin.requests
+		v.Attempts += p.thin.attempts
 	}
 	v.Findings = append([]Finding{}, p.Findings...)
 	v.Truncated = len(v.Findings) >= maxFindings
@@ -125,7 +133,13 @@ func (p *Past) cases(rule string) int {
 		n = len(p.Lives)
 	case "tenant", "once":
 		n = len(p.Attempts)
+		if p.thin != nil {
+			n += p.thin.attempts
+		}
 	default:
+		if p.thin != nil {
+			n += p.thin.pages
+		}
 		for _, l := range p.Lives {
 			for _, is := range l.pages {
 				n += len(is)
