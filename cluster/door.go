@@ -40,7 +40,7 @@ func (c *Cluster) startRouter(ctx context.Context, f front) (*router.Service, er
 		record = t.Put
 	}
 	r, err := router.Start(ctx, router.Config{ID: f.id, Served: served, Text: text, Bus: f.bus, Names: c.o.names(), Keys: f.ring, Log: log, Trace: c.spans, Version: c.o.Version,
-		Taped: d.Tape, Tape: record,
+		JournalOff: c.o.Bus.JournalOff, Taped: d.Tape, Tape: record,
 		Policy: router.Policy{MaxModelLen: c.o.Model.MaxLen, DefaultMaxTokens: d.DefaultMaxTokens, MixedCompute: d.MixedCompute,
 			MaxQueue: d.Queue, MaxQueueTenant: d.TenantQueue, DefaultDeadline: kvtransfer.Tick(d.Deadline.Microseconds())}})
 	if err != nil {

@@ -64,6 +64,7 @@ type BusOptions struct {
 	Prefix                string // of subjects; default quire
 	Replicas              int    // of the shared streams, on a NATS cluster; 0 = 1
 	JournalOpen           bool   // decode works on, and counts, when the journal takes no facts
+	JournalOff            bool   // nothing is recorded: for measuring alone
 }
 
 // External says that the bus is somebody else's server.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -42,6 +43,9 @@ func start(ctx context.Context, o Options, fn func(*Cluster) error) (*Cluster, e
 }
 
 func (c *Cluster) up(ctx context.Context) error {
+	if err := c.checkJournal(); err != nil {
+		return err
+	}
 	if err := c.o.checkExposure(true); err != nil {
 		return err
 	}
@@ -95,6 +99,18 @@ func (c *Cluster) up(ctx context.Context) error {
 		return err
 	}
 	return c.ready(ctx, r)
+}
+
+// checkJournal refuses to serve several tenants without a record, and warns where nobody keeps one.
+func (c *Cluster) checkJournal() error {
+	if !c.o.Bus.JournalOff {
+		return nil
+	}
+	if d := c.o.Door; len(d.Keys) > 0 || d.Accounts || len(d.Tape) > 0 {
+		return errors.New("cluster: --journal=off is for measuring: it does not go with --api-key, --nats-accounts or --tape, whose tenants a record protects")
+	}
+	c.who("bus", "").Warn("the journal is off: nothing of what is served can be audited; this is for measuring alone")
+	return nil
 }
 
 // connectionLog is quiet about a server of this process: it comes and goes with the process.

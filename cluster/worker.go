@@ -60,7 +60,7 @@ func (c *Cluster) startWorker(ctx context.Context, l *loaded, w worker) error {
 	if w.role == kvtransfer.RolePrefill {
 		s, err := prefill.Start(ctx, prefill.Config{ID: w.id, Model: model, ModelSlug: slug, PoolNumber: w.pool, Slots: c.o.Pool.Running,
 			Chunk: c.o.Pool.Chunk, Lease: kvtransfer.Tick(c.o.Pool.Lease.Microseconds()), MaxModelLen: c.o.Model.MaxLen, MixedCompute: c.o.Door.MixedCompute, Bus: w.bus, Names: c.o.names(),
-			Keys: w.ring, Engine: w.engine, Log: w.log, Trace: c.spans, Version: c.o.Version, DialFrames: c.dialFrames(w.id)})
+			Keys: w.ring, Engine: w.engine, Log: w.log, Trace: c.spans, Version: c.o.Version, JournalOff: c.o.Bus.JournalOff, DialFrames: c.dialFrames(w.id)})
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (c *Cluster) startWorker(ctx context.Context, l *loaded, w worker) error {
 	}
 	s, err := decode.Start(ctx, decode.Config{ID: w.id, Model: model, ModelSlug: slug, Pool: w.pool, MaxOpen: c.o.Pool.Running,
 		MaxModelLen: c.o.Model.MaxLen, Lease: kvtransfer.Tick(c.o.Pool.Lease.Microseconds()), Bus: w.bus, KV: w.kv, Frames: w.frames, Names: c.o.names(), Keys: w.ring,
-		Engine: w.engine, Tokenizer: l.src.Tokenizer, Log: w.log, Trace: c.spans, Version: c.o.Version, JournalOptional: c.o.Bus.JournalOpen,
+		Engine: w.engine, Tokenizer: l.src.Tokenizer, Log: w.log, Trace: c.spans, Version: c.o.Version, JournalOptional: c.o.Bus.JournalOpen, JournalOff: c.o.Bus.JournalOff,
 		Taped: c.o.Door.Tape, Tape: record})
 	if err != nil {
 		return err

@@ -85,12 +85,12 @@ func startLife(ctx context.Context, s *Service) (*life, error) {
 	l.loop = New(LoopConfig{
 		Self: l.peer, Frames: s.cfg.Frames, Model: s.cfg.Model, ModelSlug: s.cfg.ModelSlug, Info: s.cfg.Engine.Info(), Pool: s.cfg.Pool,
 		Lease: s.cfg.Lease, MaxOpen: s.cfg.MaxOpen, MaxBatch: s.cfg.MaxBatch, MaxModelLen: s.cfg.MaxModelLen,
-		JournalOptional: s.cfg.JournalOptional, Entropy: entropy, Taped: s.taped(),
+		JournalOptional: s.cfg.JournalOptional || s.cfg.JournalOff, Entropy: entropy, Taped: s.taped(),
 		PromptDigest: func(tenant string, tokens []int32) [32]byte { return seal.PromptDigest(promptKey, tenant, tokens) },
 	})
 	l.ctx, l.cancel = context.WithCancelCause(s.ctx)
 	l.journal = journal.NewWriter(journal.Config{
-		Bus: s.cfg.Bus, Names: s.cfg.Names, Peer: l.peer, Signer: s.signer, Buffer: s.cfg.JournalBuffer, Notify: l.onJournal, Now: l.now,
+		Bus: s.cfg.Bus, Names: s.cfg.Names, Peer: l.peer, Signer: s.signer, Buffer: s.cfg.JournalBuffer, Off: s.cfg.JournalOff, Notify: l.onJournal, Now: l.now,
 	})
 	l.warn("journal", l.journal.Put(l.started()))
 	l.snap.Store(&Snapshot{Peer: l.peer})

@@ -37,6 +37,7 @@ type Config struct {
 	MaxModelLen     int             // tokens of a request at most; 0 = what context and pool allow
 	Lease           kvtransfer.Tick // 0 = 10 s
 	JournalOptional bool            // decode without a journal; a counter says so
+	JournalOff      bool            // nothing is recorded; the same counter says so
 	JournalBuffer   int             // facts that may wait; 0 = 1024
 	Version         string          // of the build, for the journal
 	// Taped are the tenants whose hand-offs are recorded, content included; Tape takes the parts and does not wait. Both or none

@@ -389,3 +389,25 @@ func TestCheckpoints(t *testing.T) {
 		}
 	})
 }
+
+// A writer that is off records nothing, says so to who waits, and ends.
+func TestOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(c *Config) { c.Off = true })
+		for i := range 3000 {
+			if err := b.w.Put(finished(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.w.Append(t.Context(), finished(1)); !errors.Is(err, ErrOff) {
+			t.Errorf("append: %v", err)
+		}
+		if b.w.Full() || b.w.Stats().Pending != 0 {
+			t.Errorf("%+v", b.w.Stats())
+		}
+		b.close("")
+		if got := b.stored(); len(got) != 0 {
+			t.Errorf("stored %+v", got)
+		}
+	})
+}

@@ -38,6 +38,7 @@ type Config struct {
 	Lease        kvtransfer.Tick // how long the device may owe an answer; 0 = 10 s
 	MixedCompute bool
 	Version      string // of the build, for the journal
+	JournalOff   bool   // nothing is recorded
 	Bus          bus.Bus
 	Names        bus.Names
 	Keys         Keys

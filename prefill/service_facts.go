@@ -56,6 +56,6 @@ func (s *Service) journalChanged(err error) {
 // newJournal makes the writer of this life.
 func (s *Service) newJournal() *journal.Writer {
 	return journal.NewWriter(journal.Config{
-		Bus: s.cfg.Bus, Names: s.cfg.Names, Peer: s.peer, Signer: s.signer, Notify: s.journalChanged, Now: func() kvtransfer.Tick { return s.now() },
+		Bus: s.cfg.Bus, Names: s.cfg.Names, Peer: s.peer, Signer: s.signer, Off: s.cfg.JournalOff, Notify: s.journalChanged, Now: func() kvtransfer.Tick { return s.now() },
 	})
 }

@@ -72,4 +72,5 @@ type Status struct {
 type Health struct {
 	Stuck   string   // not "": no progress though there is work; /health fails and says this
 	Missing []string // "bus", "prefill", "decode", ...: /ready fails and names them
+	Off     string   // "journal" where nothing is recorded: /health and /ready say so
 }

@@ -270,11 +270,16 @@ func (h *handler) metrics(w http.ResponseWriter, _ *http.Request, _ string) {
 
 // health is about life: it fails when nothing moves, not when a worker is missing.
 func (h *handler) health(w http.ResponseWriter, _ *http.Request, _ string) {
-	if stuck := h.b.Health().Stuck; stuck != "" {
-		h.sendJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "stuck", "reason": stuck})
+	health := h.b.Health()
+	if health.Stuck != "" {
+		h.sendJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "stuck", "reason": health.Stuck})
 		return
 	}
-	h.sendJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	answer := map[string]string{"status": "ok"}
+	if health.Off != "" {
+		answer[health.Off] = "off"
+	}
+	h.sendJSON(w, http.StatusOK, answer)
 }
 
 // ready is about use: it fails while a request would be refused, and names what is missing.
@@ -290,7 +295,11 @@ func (h *handler) ready(w http.ResponseWriter, _ *http.Request, _ string) {
 		return
 	}
 	m := h.b.Model()
-	h.sendJSON(w, http.StatusOK, map[string]any{"status": "ready", "model": m.ID, "max_model_len": m.MaxModelLen, "max_model_len_by": m.LimitedBy})
+	answer := map[string]any{"status": "ready", "model": m.ID, "max_model_len": m.MaxModelLen, "max_model_len_by": m.LimitedBy}
+	if health.Off != "" {
+		answer[health.Off] = "off"
+	}
+	h.sendJSON(w, http.StatusOK, answer)
 }
 
 func (h *handler) version(w http.ResponseWriter, _ *http.Request, _ string) {

@@ -33,10 +33,12 @@ type Config struct {
 	Text    Text
 	Policy  Policy // Model, Fingerprint and Context are taken from Served
 	Version string // of the build, for the journal
-	Bus     bus.Bus
-	Names   bus.Names
-	Keys    Keys
-	Log     *slog.Logger
+	// JournalOff: nothing is recorded, and Health says so.
+	JournalOff bool
+	Bus        bus.Bus
+	Names      bus.Names
+	Keys       Keys
+	Log        *slog.Logger
 	// Taped are the tenants whose content is recorded; Tape takes it and does not wait. Both or none are set.
 	Taped []string
 	Tape  func(tape.Take)
@@ -134,7 +136,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s.loop = New(LoopConfig{Router: s.peer, Policy: cfg.Policy, Entropy: keys.Entropy, Taped: taped,
 		Digest: func(tenant string, tokens []int32) [32]byte { return seal.PromptDigest(promptKey, tenant, tokens) }})
-	s.journal = journal.NewWriter(journal.Config{Bus: cfg.Bus, Names: cfg.Names, Peer: s.peer, Signer: signer, Notify: s.journalChanged, Now: s.now})
+	s.journal = journal.NewWriter(journal.Config{Bus: cfg.Bus, Names: cfg.Names, Peer: s.peer, Signer: signer, Off: cfg.JournalOff, Notify: s.journalChanged, Now: s.now})
 	s.put(s.started())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.snapshot()

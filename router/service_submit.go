@@ -133,6 +133,9 @@ func (s *Service) Model() openai.Model {
 // Health implements Backend.
 func (s *Service) Health() Health {
 	var h Health
+	if s.cfg.JournalOff {
+		h.Off = "journal"
+	}
 	now := time.Since(s.start)
 	st := s.Stats()
 	if idle := now - time.Duration(s.turned.Load()); idle > loopStuck {

@@ -39,6 +39,9 @@ func (c *decodeCmd) Run(s streams) error {
 	if err != nil {
 		return err
 	}
+	if c.Journal == "off" {
+		return usage("--journal=off: quire up alone has it, for measuring")
+	}
 	o.Bus.JournalOpen = c.Journal == "open"
 	if o.Door.Tape, err = c.tenants(); err != nil {
 		return err

@@ -85,7 +85,7 @@ type poolFlags struct {
 
 // journalFlags say what decode does without a journal.
 type journalFlags struct {
-	Journal string `name:"journal" enum:"required,open" default:"required" help:"required: nothing is decoded that the journal has not acknowledged; open: decode on, and count."`
+	Journal string `name:"journal" enum:"required,closed,open,off" default:"required" help:"required or closed: nothing is decoded that the journal has not acknowledged; open: decode on, and count; off: record nothing, for measuring what the record costs (quire up without tenants alone)."`
 }
 
 // tapeFlags say whose content is recorded: a router records prompts and answers, a decode the frames of their hand-offs.

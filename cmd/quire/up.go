@@ -60,6 +60,7 @@ func (u *upFlags) options(s streams, src origins) (cluster.Options, error) {
 	}
 	b := u.busFlags.options()
 	b.Listen, b.Config, b.JournalOpen = u.NATS, u.NATSConfig, u.Journal == "open"
+	b.JournalOff = u.Journal == "off"
 	o, err := u.role.options(s, b)
 	if err != nil {
 		return o, err
