@@ -50,6 +50,9 @@ var targets = []target{
 	{"status", "router/http_routes.go", []string{"AsError", "fail"}},
 	{"status", "router/sse.go", []string{"stream"}},
 	{"status", "router/nats.go", []string{"generate", "stream"}},
+	{"console", "router/admin.go", []string{"NewAdmin", "Is", "Allows", "profile"}},
+	{"console", "router/console/session.go", []string{"admit", "local", "loopback", "turnAway", "post", "signedIn"}},
+	{"console", "router/console/view.go", []string{"tenant", "handoff"}},
 }
 
 // statement is a line that is left out, or replaced, as it stands in the source.
@@ -177,5 +180,6 @@ var packages = []struct{ dir, slow string }{
 	{"decode", "^(TestEveryOrderOfAHandoff|TestCancelAtEveryMoment|TestHostileWorld)$"},
 	{"prefill", "^TestServiceOverNATS$"},
 	{"router", "^TestHTTPTooLarge$"},
+	{"router/console", ""},
 	{simulator, ""},
 }

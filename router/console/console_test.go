@@ -111,6 +111,8 @@ func TestWithoutAKeyOnlyThisMachineLooks(t *testing.T) {
 	}{
 		"this machine":    {nil, 200},
 		"by name":         {func(r *http.Request) { r.Host = "localhost:8080" }, 200},
+		"without a port":  {func(r *http.Request) { r.Host = "localhost" }, 200},
+		"IPv6 alone":      {func(r *http.Request) { r.Host = "[::1]" }, 200},
 		"over IPv6":       {func(r *http.Request) { r.Host, r.RemoteAddr = "[::1]:8080", "[::1]:1" }, 200},
 		"another machine": {func(r *http.Request) { r.RemoteAddr = "10.0.0.9:1" }, 403},
 		"a name of a page elsewhere that was pointed here": {func(r *http.Request) { r.Host = "evil.example" }, 403},
@@ -135,7 +137,7 @@ func TestWithAKey(t *testing.T) {
 		t.Errorf("the page: %d %s", w.Code, w.Body)
 	}
 	for _, path := range []string{"/console/api/state", "/console/api/feed", "/console/api/past", "/console/api/past?at=6", "/console/other"} {
-		if w := do(c, "GET", path, nil); w.Code != 401 || strings.Contains(w.Body.String(), "d1") {
+		if w := do(c, "GET", path, nil); w.Code != 401 || strings.Contains(w.Body.String(), "d1") || !strings.Contains(w.Body.String(), `"code":"invalid_api_key"`) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
@@ -188,6 +190,9 @@ func TestNames(t *testing.T) {
 		if got := do(locked, "GET", path, key).Body.String(); !strings.Contains(got, `"name":"umbra"`) || !strings.Contains(got, `"abcd0000000000000000000000000000"`) {
 			t.Errorf("with the key, %s: %s", path, got)
 		}
+	}
+	if w := open.tenant(""); w != (who{}) {
+		t.Errorf("a tenant that is not known: %v", w)
 	}
 	if a, b := open.tenant("umbra"), begin(t, nil).tenant("umbra"); a == b || a != open.tenant("umbra") || a == open.tenant("acme") {
 		t.Errorf("digests %v and %v", a, b)
