@@ -14,8 +14,8 @@
 // computed together, on how they are tiled or split among workers, on chunks, or on the page size.
 //
 //   - Matrix products run over K ascending. With F32 activations each output is one chain of multiply-adds over the dequantised
-//     weight; with int8 activations each block of 32 is summed exactly in integers, then scaled and added to the chain (in Q6_K, some variants add each
-//     half of a block by itself).
+//     weight; with int8 activations each block of 32 is summed exactly in integers, then scaled and added to the chain (in Q6_K,
+//     some variants add each half of a block by itself).
 //   - Attention runs over tiles of 64 absolute positions, ascending, with an online softmax, the same way for one row as for a
 //     long chunk, and reads keys and values as stored, those of its own chunk too.
 //   - Sums along a row (RMSNorm, softmax) use 8 lanes, element i in lane i mod 8, folded as (0+4)+(2+6) + (1+5)+(3+7).
