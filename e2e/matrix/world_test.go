@@ -224,19 +224,6 @@ func (w *world) refusedByPrefill(i int) uint64 {
 
 var lateReplies = regexp.MustCompile(`(?m)^quire_router_late_replies_total (\d+)`)
 
-var forgedReplies = regexp.MustCompile(`(?m)^quire_router_messages_ignored_total (\d+)`)
-
-// ignoredByRouter is how many messages the router could not open or whose signature was wrong.
-func (w *world) ignoredByRouter() uint64 {
-	var b strings.Builder
-	w.router.WriteMetrics(&b)
-	if m := forgedReplies.FindStringSubmatch(b.String()); m != nil {
-		n, _ := strconv.ParseUint(m[1], 10, 64)
-		return n
-	}
-	return 0
-}
-
 // collect keeps the first message of each step.
 func (w *world) collect() func(step) []byte {
 	var mu sync.Mutex
