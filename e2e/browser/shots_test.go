@@ -59,4 +59,9 @@ func TestScreenshots(t *testing.T) {
 	shoot("narrow")
 	p.run(scheme("dark"))
 	shoot("narrow-dark")
+	door := cluster(t, "--admin-key", adminKey)
+	p = open(t, door, "401")
+	p.run(chromedp.EmulateViewport(800, 600), chromedp.Navigate(door+"/console"))
+	p.until("the form is there", `document.querySelector("#key")`)
+	shoot("sign-in")
 }
