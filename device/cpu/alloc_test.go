@@ -31,27 +31,7 @@ func decodeStep(t testing.TB, d *Device, seqs int) *device.Step {
 		return m
 	}
 	spec := device.PoolSpec{Number: 1, Pages: 8 * seqs, PageSize: 16, Layers: len(types), KVHeads: kvHeads, HeadDim: headDim, Type: device.F16}
-	pool, err := d.Pool(spec)
-	must(err)
-	ledger := page.NewLedger(spec.Number, spec.Pages, spec.PageSize)
-	b := &device.Batch{Pool: pool, Tokens: make([]int32, seqs)}
-	for i := range seqs {
-		o := page.Owner{Attempt: uint32(i + 1)}
-		_, err := ledger.Reserve(o, prompt+1)
-		must(err)
-		_, err = ledger.Own(o)
-		must(err)
-		past, err := ledger.Grant(o, 0, prompt)
-		must(err)
-		must(pool.Write(past, device.Range{LayerTo: spec.Layers, RowTo: prompt}, make([]byte, spec.Layers*prompt*spec.RowBytes())))
-		must(ledger.Settle(past))
-		v, err := ledger.Grow(o, prompt)
-		must(err)
-		g, err := ledger.Grant(o, prompt, prompt+1)
-		must(err)
-		b.Tokens[i] = int32(i)
-		b.Seqs = append(b.Seqs, device.Seq{Row: i, Rows: 1, From: prompt, View: v, Grant: g})
-	}
+	b := manySequences(t, d, spec, prompt, seqs)
 	hidden, normed, weight := buffer(seqs, dim), buffer(seqs, dim), buffer(1, dim)
 	q, k, v := buffer(seqs, heads*headDim), buffer(seqs, kvHeads*headDim), buffer(seqs, kvHeads*headDim)
 	sin, cos := buffer(prompt+1, headDim/2), buffer(prompt+1, headDim/2)
@@ -72,6 +52,57 @@ func decodeStep(t testing.TB, d *Device, seqs int) *device.Step {
 	}
 	ops = append(ops, device.Gather{Out: last, In: hidden, Rows: down.Rows}, down)
 	return &device.Step{Batch: b, Ops: ops}
+}
+
+// manySequences is a batch of sequences that hold so many rows, zeros, each with one more to compute.
+func manySequences(t testing.TB, d *Device, spec device.PoolSpec, past, seqs int) *device.Batch {
+	t.Helper()
+	pool, err := d.Pool(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger := page.NewLedger(spec.Number, spec.Pages, spec.PageSize)
+	b := &device.Batch{Pool: pool, Tokens: make([]int32, seqs)}
+	for i := range seqs {
+		b.Tokens[i] = int32(i)
+		b.Seqs = append(b.Seqs, sequence(t, ledger, page.Owner{Attempt: uint32(i + 1)}, device.Seq{Row: i, Rows: 1, From: past}))
+	}
+	return b
+}
+
+// ownBatch is a batch of one sequence that holds so many rows, zeros, with more to compute.
+func ownBatch(t testing.TB, d *Device, spec device.PoolSpec, past, rows int) *device.Batch {
+	t.Helper()
+	pool, err := d.Pool(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger := page.NewLedger(spec.Number, spec.Pages, spec.PageSize)
+	s := sequence(t, ledger, page.Owner{Attempt: 1}, device.Seq{Rows: rows, From: past})
+	return &device.Batch{Pool: pool, Tokens: make([]int32, rows), Seqs: []device.Seq{s}}
+}
+
+// sequence gives a sequence its pages: its past may be read, its rows written.
+func sequence(t testing.TB, ledger *page.Ledger, o page.Owner, s device.Seq) device.Seq {
+	t.Helper()
+	must := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	_, err := ledger.Reserve(o, s.From+s.Rows)
+	must(err)
+	_, err = ledger.Own(o)
+	must(err)
+	past, err := ledger.Grant(o, 0, s.From)
+	must(err)
+	must(ledger.Settle(past))
+	s.View, err = ledger.Grow(o, s.From)
+	must(err)
+	s.Grant, err = ledger.Grant(o, s.From, s.From+s.Rows)
+	must(err)
+	return s
 }
 
 // TestSteadyStateAllocates: a step like the one before it allocates nothing, whatever the kernels and the batch. Workers make their

@@ -75,35 +75,39 @@ func BenchmarkInt8Tile(b *testing.B) {
 
 // BenchmarkStream is a product of one row with a matrix larger than the caches: GB/s of weights.
 func BenchmarkStream(b *testing.B) {
-	for _, typ := range types {
-		b.Run(typ.String(), func(b *testing.B) {
-			const rows, depth = 1 << 15, 2048
-			r := rand.New(rand.NewPCG(1, 1))
-			d := newDevice(b, Options{Threads: 1})
-			src := randomWeights(r, typ, 64, depth)
-			all := make([]byte, 0, len(src)*rows/64)
-			for range rows / 64 {
-				all = append(all, src...)
-			}
-			m, err := d.Matrix(typ, rows, depth, all)
-			if err != nil {
-				b.Fatal(err)
-			}
-			x, _ := d.Buffer(1, depth)
-			out, _ := d.Buffer(1, rows)
-			_ = d.Upload(x, 0, randomFloats(r, depth))
-			p := &plan{dev: d, batch: &device.Batch{Tokens: make([]int32, 1)}}
-			if err := p.layMatMul(device.MatMul{In: x, Parts: []device.Part{{W: m, Out: out}}}); err != nil {
-				b.Fatal(err)
-			}
-			w := &worker{acted: [2]int{-1, -1}}
-			perSecond(b, "GB/s", float64(m.Bytes()), func() {
-				for i := range p.tasks[0].items {
-					p.tasks[0].run(p, p.tasks[0], w, i)
-				}
-			})
-		})
+	for _, k := range variants() {
+		for _, typ := range types {
+			b.Run(k.name+"/"+typ.String(), func(b *testing.B) { benchmarkStream(b, k, typ) })
+		}
 	}
+}
+
+func benchmarkStream(b *testing.B, k *kernels, typ device.Type) {
+	const rows, depth = 1 << 15, 2048
+	r := rand.New(rand.NewPCG(1, 1))
+	d := newDevice(b, Options{Threads: 1, Variant: k.name})
+	src := randomWeights(r, typ, 64, depth)
+	all := make([]byte, 0, len(src)*rows/64)
+	for range rows / 64 {
+		all = append(all, src...)
+	}
+	m, err := d.Matrix(typ, rows, depth, all)
+	if err != nil {
+		b.Fatal(err)
+	}
+	x, _ := d.Buffer(1, depth)
+	out, _ := d.Buffer(1, rows)
+	_ = d.Upload(x, 0, randomFloats(r, depth))
+	p := &plan{dev: d, batch: &device.Batch{Tokens: make([]int32, 1)}}
+	if err := p.layMatMul(device.MatMul{In: x, Parts: []device.Part{{W: m, Out: out}}}); err != nil {
+		b.Fatal(err)
+	}
+	w := &worker{acted: [2]int{-1, -1}}
+	perSecond(b, "GB/s", float64(m.Bytes()), func() {
+		for i := range p.tasks[0].items {
+			p.tasks[0].run(p, p.tasks[0], w, i)
+		}
+	})
 }
 
 // BenchmarkProduct is whole products as a prompt and a batch of 16 have them, rounding of activations included, on one thread: GOP/s.
@@ -158,6 +162,18 @@ func BenchmarkRows(b *testing.B) {
 			"swiglu":   func() { k.swiGLU(out, x, y) },
 			"quantise": func() { k.quantise(unsafe.Pointer(&acts[0]), unsafe.Pointer(&x[0]), n/32) },
 			"half":     func() { k.toHalf(half, x) },
+			"widen":    func() { k.widen(unsafe.Pointer(&out[0]), 32, unsafe.Pointer(&half[0]), n/8) },
+			"times":    func() { k.times(out, x, 0.125) },
+			"turn": func() {
+				for i := 0; i < n; i += 64 {
+					k.turn(out[i:i+64], x[:32], y[:32], false)
+				}
+			},
+			"turn pairs": func() {
+				for i := 0; i < n; i += 64 {
+					k.turn(out[i:i+64], x[:32], y[:32], true)
+				}
+			},
 			"softmax": func() {
 				st := softState{max: 1}
 				for i := 0; i < n; i += tileRows {
@@ -166,6 +182,53 @@ func BenchmarkRows(b *testing.B) {
 			},
 		} {
 			b.Run(k.name+"/"+name, func(b *testing.B) { perSecond(b, "Gnum/s", n, f) })
+		}
+	}
+}
+
+// BenchmarkDequant widens a panel of 576 columns: numbers per second.
+func BenchmarkDequant(b *testing.B) {
+	for _, k := range variants() {
+		for _, typ := range types[1:] {
+			b.Run(k.name+"/"+typ.String(), func(b *testing.B) {
+				depth := roundUp(576, blockCols(typ, 1))
+				r := rand.New(rand.NewPCG(1, 1))
+				m, err := newDevice(b, Options{Threads: 1}).Matrix(typ, panelRows, depth, randomWeights(r, typ, panelRows, depth))
+				if err != nil {
+					b.Fatal(err)
+				}
+				out, src := alignedFloats(depth*panelRows), unsafe.Pointer(&m.(*matrix).data[0])
+				perSecond(b, "Gnum/s", float64(depth*panelRows), func() { k.dequant(typ, out, src) })
+			})
+		}
+	}
+}
+
+// BenchmarkAttend is attention of 9 query heads that share 3 key heads of 64 numbers, behind 512 rows, on one thread: a decode row, and 64 rows of
+// a prompt. GFLOP/s counts both products.
+func BenchmarkAttend(b *testing.B) {
+	for _, k := range variants() {
+		for _, kv := range []device.Type{device.F16, device.F32, device.Q8_0} {
+			for _, rows := range []int{1, 64} {
+				b.Run(fmt.Sprintf("%s/%s/%d", k.name, kv, rows), func(b *testing.B) {
+					const past, heads, kvHeads, headDim = 512, 9, 3, 64
+					d := newDevice(b, Options{Threads: 1, Variant: k.name})
+					p := &plan{dev: d, batch: ownBatch(b, d, device.PoolSpec{Number: 1, Pages: 64, PageSize: 16, Layers: 1, KVHeads: kvHeads, HeadDim: headDim, Type: kv}, past, rows)}
+					p.pool, p.seqOf = p.batch.Pool.(*pool), make([]int32, rows)
+					q, _ := d.Buffer(rows, heads*headDim)
+					out, _ := d.Buffer(rows, heads*headDim)
+					_ = d.Upload(q, 0, randomFloats(rand.New(rand.NewPCG(1, 1)), rows*heads*headDim))
+					if err := p.layAttend(device.Attend{Q: q, Out: out, Scale: 0.125}); err != nil {
+						b.Fatal(err)
+					}
+					w := &worker{}
+					perSecond(b, "GFLOP/s", 4*heads*headDim*float64(rows)*(past+float64(rows+1)/2), func() {
+						for i := range p.tasks[0].items {
+							p.tasks[0].run(p, p.tasks[0], w, i)
+						}
+					})
+				})
+			}
 		}
 	}
 }
