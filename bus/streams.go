@@ -164,6 +164,12 @@ func KVSpec(n Names, decode string, epoch uint64) StreamSpec {
 
 // Matches says whether a subject matches a pattern with the wildcards * (one token) and > (one or more, at the end).
 func Matches(pattern, subject string) bool {
+	same := 0 // bytes that both begin with: most patterns differ from most subjects within them
+	for same < len(pattern) && same < len(subject) && pattern[same] == subject[same] {
+		same++
+	}
+	token := strings.LastIndexByte(pattern[:same], '.') + 1
+	pattern, subject = pattern[token:], subject[token:]
 	for {
 		p, restP, moreP := strings.Cut(pattern, ".")
 		s, restS, moreS := strings.Cut(subject, ".")
