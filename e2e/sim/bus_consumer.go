@@ -222,13 +222,7 @@ func (c *consumer) step() bool {
 	if m == nil {
 		return false
 	}
-	out := 0
-	for _, d := range c.seen {
-		if d.out {
-			out++
-		}
-	}
-	if out >= c.cfg.MaxPending {
+	if len(c.seen) >= c.cfg.MaxPending && c.pending() >= c.cfg.MaxPending {
 		return false
 	}
 	for _, st := range c.s.msgs {
@@ -243,6 +237,17 @@ func (c *consumer) step() bool {
 		}
 	}
 	return false
+}
+
+// pending counts the messages that are out.
+func (c *consumer) pending() int {
+	n := 0
+	for _, d := range c.seen {
+		if d.out {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *consumer) next() *member {
