@@ -20,7 +20,7 @@ sim:
 
 # Kill, stop and cut off every role of real processes at every step of a hand-off, and every node of a NATS cluster. Some minutes.
 steps:
-	go test ./e2e/binary -run 'EveryStep|CutOff|LosesNodes' -steps -parallel 6 -timeout 60m -v
+	go test ./e2e/binary -run 'EveryStep|CutOff|LosesNodes|FullStreams' -steps -parallel 6 -timeout 60m -v
 
 # Take each check out in turn; a test must fail. Some minutes. MUTATE="-sim 40" runs the simulator's seeds without each too.
 MUTATE ?=

@@ -11,7 +11,7 @@ import (
 
 // selftestCmd holds checks that an operator runs against a cluster that serves.
 type selftestCmd struct {
-	Leak leakCmd `cmd:"" help:"Look for one tenant's text in another's answers: canaries, limits, cancels and reuse, on a running cluster."`
+	Leak leakCmd `cmd:"" help:"Look for one tenant's text in another's answers, and for pages that do not come back: canaries, limits, cancels and reuse, on a running cluster."`
 }
 
 // leakCmd asks a running cluster over HTTP with the keys of two tenants made for it. It takes no special rights and changes nothing.
@@ -20,10 +20,11 @@ type leakCmd struct {
 	Keys      []string      `name:"api-key" placeholder:"KEY" env:"QUIRE_SELFTEST_API_KEY" help:"API keys of two tenants made for this test, the first to plant canaries, the second to look for them. None where no key is asked for."`
 	Rounds    int           `name:"rounds" default:"20" env:"QUIRE_SELFTEST_ROUNDS" help:"How often pages are filled with canaries and taken over."`
 	MaxPrompt int           `name:"max-prompt" default:"2048" env:"QUIRE_SELFTEST_MAX_PROMPT" help:"Longest prompt that is computed, in tokens; the limit itself is tried by requests that must be refused."`
+	Settle    time.Duration `name:"settle" default:"20s" env:"QUIRE_SELFTEST_SETTLE" help:"How long pages may take to come back after the last request."`
 	Timeout   time.Duration `name:"timeout" default:"10m" env:"QUIRE_SELFTEST_TIMEOUT" help:"Give up after so long."`
 }
 
-// Run prints figures and a verdict. The exit code is 0 for no leak, 1 for a leak or a limit that does not hold, 4 when it could not be
+// Run prints figures and a verdict. The exit code is 0 for no leak, 1 for a leak, of pages too, or a limit that does not hold, 4 when it could not be
 // carried out to its end.
 func (c *leakCmd) Run(s streams, _ origins) error {
 	if c.Rounds < 1 || c.MaxPrompt < 8 {

@@ -33,6 +33,10 @@ type leakTest struct {
 	rounds      int
 	canaries    bool // the model gives the canary back when it is asked with it: its absence means something
 
+	before    pools  // before the first request
+	pagesText string // what became of them
+	patience  time.Duration
+
 	requests, cancelled, refused, busy int
 	findings                           []string
 	began                              time.Time
@@ -46,7 +50,7 @@ func newLeakTest(ctx context.Context, c *leakCmd) (*leakTest, error) {
 	if len(c.Keys) == 1 {
 		keys[1] = c.Keys[0]
 	}
-	t := &leakTest{plant: newHTTPDoor(c.HTTP, keys[0]), look: newHTTPDoor(c.HTTP, keys[1]), rounds: c.Rounds, alone: map[int]string{}, began: time.Now()}
+	t := &leakTest{plant: newHTTPDoor(c.HTTP, keys[0]), look: newHTTPDoor(c.HTTP, keys[1]), rounds: c.Rounds, patience: c.Settle, alone: map[int]string{}, began: time.Now()}
 	models, err := t.look.models(ctx)
 	if err != nil {
 		return nil, err
@@ -154,7 +158,10 @@ func (t *leakTest) clean(what, text string) {
 	}
 }
 
-func (t *leakTest) run(ctx context.Context) error {
+func (t *leakTest) run(ctx context.Context) (err error) {
+	if t.before, err = t.pools(ctx); err != nil {
+		return fmt.Errorf("page counts: %w", err)
+	}
 	for _, n := range t.lengths {
 		text, body, err := t.ask(ctx, t.look, prompt(t.filler, n), leakTokens)
 		if err != nil {
@@ -171,7 +178,10 @@ func (t *leakTest) run(ctx context.Context) error {
 			return fmt.Errorf("round %d of %d: %w", round+1, t.rounds, err)
 		}
 	}
-	return t.atLimit(ctx)
+	if err := t.atLimit(ctx); err != nil {
+		return err
+	}
+	return t.settle(ctx)
 }
 
 // round fills pages with canaries, gives some requests up, and takes the pages over.
@@ -262,6 +272,9 @@ func (t *leakTest) print(w io.Writer) {
 		t.requests, int(time.Since(t.began).Seconds()), len(t.lengths), t.lengths[0], t.lengths[len(t.lengths)-1], t.rounds, t.cancelled, t.refused, t.busy)
 	if t.canaries {
 		fmt.Fprintln(w, "the model repeats the canary when its own prompt holds it, so its absence from other answers means something")
+	}
+	if t.pagesText != "" {
+		fmt.Fprintln(w, t.pagesText)
 	}
 	for _, f := range t.findings {
 		fmt.Fprintln(w, "FOUND: "+f)

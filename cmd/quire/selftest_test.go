@@ -20,6 +20,9 @@ type leaky struct {
 	answer func(l *leaky, prompt string) string // nil = honest
 	limit  int                                  // that it keeps
 	busy   int                                  // times that it sends clients away first
+	pools  func(l *leaky, asked int) (used int) // pages of its decode that are in use after so many questions; nil = it tells of none
+	asked  int
+	open   int // requests of others
 }
 
 func (l *leaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -27,6 +30,13 @@ func (l *leaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/v1/models":
 		io.WriteString(w, `{"data":[{"id":"m","max_model_len":100}]}`)
+	case "/metrics":
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.pools != nil {
+			used := l.pools(l, l.asked)
+			fmt.Fprintf(w, "quire_pages{role=\"decode\",id=\"d1\",state=\"free\"} %d\nquire_pages{role=\"decode\",id=\"d1\",state=\"owned\"} %d\nquire_requests_running %d\n", 64-used, used, l.open)
+		}
 	case "/tokenize":
 		var q struct{ Prompt string }
 		_ = json.Unmarshal(b, &q)
@@ -48,6 +58,7 @@ func (l *leaky) complete(w http.ResponseWriter, r *http.Request, b []byte) {
 	_ = json.Unmarshal(b, &q)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.asked++
 	if l.busy > 0 {
 		l.busy--
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -98,12 +109,15 @@ func TestSelftestLeak(t *testing.T) {
 			return "x"
 		}}, exitFailed, "holds the other tenant's canary"},
 		{"another answer after canaries", &leaky{limit: 100, answer: func(l *leaky, p string) string { return fmt.Sprint(l.last != "") }}, exitFailed, "differs from the one alone"},
+		{"all pages come back", &leaky{limit: 100, pools: func(_ *leaky, asked int) int { return 7 }}, exitOK, "pages of 1 workers: as many free as before"},
+		{"some pages do not", &leaky{limit: 100, pools: func(_ *leaky, asked int) int { return min(64, asked) }}, exitFailed, "FOUND: pages that do not come back: decode d1 has"},
+		{"others ask too", &leaky{limit: 100, open: 3, pools: func(_ *leaky, asked int) int { return min(64, asked) }}, exitOK, "page counts not judged: 3 requests of others are open"},
 		{"a limit that is not kept", &leaky{limit: 1000}, exitFailed, "was answered, the limit is 100"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			s := httptest.NewServer(c.l)
 			defer s.Close()
-			out, errs, code := quire(t, nil, "", "selftest", "leak", "--http", s.URL, "--rounds", "2", "--api-key", "a", "--api-key", "b")
+			out, errs, code := quire(t, nil, "", "selftest", "leak", "--http", s.URL, "--rounds", "2", "--settle", "300ms", "--api-key", "a", "--api-key", "b")
 			if code != c.code || !strings.Contains(out, c.says) {
 				t.Errorf("exit %d, want %d\n%s%s", code, c.code, out, errs)
 			}

@@ -31,6 +31,8 @@ type Worker struct {
 	// Done is closed when it has stopped; Err says why.
 	Done func() <-chan struct{}
 	Err  func() error
+	// Kill stops it at once. What it had is lost to its routers and decodes: it says goodbye to nobody.
+	Kill func() error
 }
 
 // AddWorker starts a worker beside those that are there.
@@ -52,7 +54,7 @@ func (r *Rig) AddWorker(ctx context.Context, o WorkerOptions) (*Worker, error) {
 			return nil, err
 		}
 		r.stop(func() { _ = s.Close() })
-		return &Worker{e, s.Done, s.Err}, nil
+		return &Worker{e, s.Done, s.Err, s.Close}, nil
 	}
 	s, err := decode.Start(ctx, decode.Config{ID: o.ID, Model: r.Src.Name, ModelSlug: slug, Pool: e.Pool, MaxOpen: r.o.MaxOpen,
 		MaxModelLen: r.o.MaxLen, Lease: o.Lease, Bus: b, Keys: r.ring, Engine: e, Tokenizer: r.Src.Tokenizer, Log: log})
@@ -60,7 +62,7 @@ func (r *Rig) AddWorker(ctx context.Context, o WorkerOptions) (*Worker, error) {
 		return nil, err
 	}
 	r.stop(func() { _ = s.Close() })
-	return &Worker{e, s.Done, s.Err}, nil
+	return &Worker{e, s.Done, s.Err, s.Close}, nil
 }
 
 // Workers waits until the router can use so many of a role.
