@@ -100,12 +100,11 @@ func (o PoolOptions) largestStep(role kvtransfer.Role) (rows, chosen int) {
 
 // rowBytes is what one token's keys and values take in all layers.
 func (l *loaded) rowBytes(o Options) int {
-	cfg := l.src.Config
 	kv, err := device.KVType(o.Model.KVType)
 	if err != nil {
 		kv = device.F16 // engine refuses what is no type
 	}
-	return cfg.Layers * device.PoolSpec{KVHeads: cfg.KVHeads, HeadDim: cfg.HeadDim, Type: kv}.RowBytes()
+	return l.src.Config.RowBytes(kv)
 }
 
 // slug names a model in subjects: its name as far as it fits, and its fingerprint, so that two files of one name never meet.

@@ -202,6 +202,43 @@ func TestQwenRefuses(t *testing.T) {
 	}
 }
 
+// TestQwenConfigs: a window that is not turned on changes nothing, and Qwen3's heads are of 128 where the file does not say so.
+func TestQwenConfigs(t *testing.T) {
+	config := func(name string, set func(config map[string]any)) (model.Config, error) {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))); err != nil {
+			t.Fatal(err)
+		}
+		var c map[string]any
+		readJSON(t, filepath.Join(dir, "config.json"), &c)
+		set(c)
+		b, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "config.json"), b)
+		src, err := model.OpenTokenizer(dir, model.OpenOptions{})
+		if err != nil {
+			return model.Config{}, err
+		}
+		return src.Config, nil
+	}
+	c, err := config("qwen2", func(c map[string]any) { c["sliding_window"], c["max_window_layers"] = 32, 1 })
+	if err != nil || c.Context != 256 || !c.Bias || c.HeadNorm || !c.Tied {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = config("qwen3", func(c map[string]any) { delete(c, "head_dim") })
+	if err != nil || c.HeadDim != 128 || c.Bias || !c.HeadNorm || c.Tied {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = config("qwen2", func(c map[string]any) {
+		c["rope_parameters"] = map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 1000000.0}
+	})
+	if err != nil || c.Rope.Scaling.Kind != "yarn" || c.Rope.Scaling.OriginalContext != 64 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 // TestQwenRows: biases and normed heads keep rule 6.
 func TestQwenRows(t *testing.T) {
 	forQwens(t, func(t *testing.T, src *model.Source, _ qwenGolden) {
