@@ -258,3 +258,6 @@ func wait(ctx context.Context, what string, done func() bool) error {
 	}
 	return nil
 }
+
+// Wait waits until something holds; the error says what did not.
+func Wait(ctx context.Context, what string, holds func() bool) error { return wait(ctx, what, holds) }
