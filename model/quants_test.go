@@ -204,6 +204,32 @@ func TestTypes(t *testing.T) {
 	t.Run("mixed", func(t *testing.T) { check(t, 5, mixed) })
 }
 
+// TestMixedFile: a file that ggml quantised, with five types of five and six bits and of 256 numbers a block, gives the logits that
+// llama.cpp computes from the same numbers in F32 (testdata/mixed.py); with int8 activations about so.
+func TestMixedFile(t *testing.T) {
+	var g struct {
+		Tokens []int32     `json:"tokens"`
+		Rows   []int       `json:"rows"`
+		Logits [][]float64 `json:"logits"`
+	}
+	readJSON(t, filepath.Join("testdata", "mixed.json"), &g)
+	src := open(t, filepath.Join("testdata", "mixed.gguf"))
+	for acts, bound := range map[string]float64{"f32": 1e-4, "int8": 0.15} {
+		r := newRig(t, src, rigOptions{cpu.Options{Activations: acts}, model.EngineOptions{KVType: device.F32}})
+		got := r.seq(len(g.Tokens)).logits(g.Tokens...)
+		var worst float64
+		for i, row := range g.Rows {
+			for j, want := range g.Logits[i] {
+				worst = math.Max(worst, math.Abs(float64(got[row][j])-want))
+			}
+		}
+		t.Logf("%s: largest difference of a logit: %.2g", acts, worst)
+		if !(worst < bound) {
+			t.Errorf("%s: largest difference of a logit: %g, below %g is right", acts, worst, bound)
+		}
+	}
+}
+
 // TestTensorTypes: files and devices agree on what a type is.
 func TestTensorTypes(t *testing.T) {
 	for typ := tensor.F32; typ.Valid(); typ++ {
