@@ -95,7 +95,7 @@ func (r *deviceRun) pagedWorks(q, out device.Buffer) ([]deviceWork, error) {
 	o := r.o
 	head := r.headDim()
 	spec := device.PoolSpec{Number: 1, PageSize: o.PageSize, Layers: 1, KVHeads: o.Dim / head / o.Group, HeadDim: head, Type: device.F16}
-	spec.Pages = o.Batch * ((o.Context+o.Rows)/o.PageSize + 1)
+	spec.Pages = (o.Batch + 1) * ((o.Context+o.Rows)/o.PageSize + 1)
 	var err error
 	if r.pool, err = r.dev.Pool(spec); err != nil {
 		return nil, err
@@ -119,9 +119,13 @@ func (r *deviceRun) pagedWorks(q, out device.Buffer) ([]deviceWork, error) {
 	read := float64((o.Context + 1) * spec.RowBytes())
 	pairs := float64(o.Rows)*float64(o.Context) + float64(o.Rows)*float64(o.Rows)/2
 	view := first.View
-	ids := make([]page.ID, view.Pages())
-	for i := range ids {
-		ids[i] = view.Slot(i).Page
+	spare, err := r.led.Reserve(page.Owner{Attempt: uint32(o.Batch + 1)}, o.Context) // zeroed again and again, and read by nobody
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]page.ID, len(spare))
+	for i, s := range spare {
+		ids[i] = s.Page
 	}
 	rows := device.Range{LayerTo: 1, RowTo: len(frame) / spec.RowBytes()}
 	return []deviceWork{

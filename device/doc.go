@@ -20,6 +20,9 @@
 //     long chunk, and reads keys and values as stored, those of its own chunk too.
 //   - Sums along a row (RMSNorm, softmax) use 8 lanes, element i in lane i mod 8, folded as (0+4)+(2+6) + (1+5)+(3+7).
 //
+// That is the CPU's order. A GPU cuts columns and positions into segments of fixed size as well (package cuda says how), so its last
+// bits are others, and its compute fingerprint too.
+//
 // # Pages
 //
 // The order of bytes in a frame, and of Pool.Read and Pool.Write, is [layers][rows][2: K, V][kvHeads][headDim], a head of Q8_0
