@@ -47,7 +47,7 @@ ptx:
 test-cuda:
 	$(CUDA_ENV) go vet -tags cuda ./...
 	$(CUDA_ENV) go test -tags cuda ./device/cuda/... ./device/open
-	$(CUDA_ENV) go test -tags cuda -run CUDA ./model ./e2e/binary
+	$(CUDA_ENV) go test -tags cuda -run CUDA ./model ./bench ./e2e/binary
 
 # The kernels under AddressSanitizer and UndefinedBehaviorSanitizer, on the emulator.
 test-cuda-sanitize:
