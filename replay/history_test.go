@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -217,4 +218,31 @@ func TestHistoryTakesAnything(t *testing.T) {
 	if err := h.Follow(t.Context()); err == nil {
 		t.Error("another stream under the same name is read on")
 	}
+}
+
+// BenchmarkHistory reads records, and says how much is kept of each hand-off.
+func BenchmarkHistory(b *testing.B) {
+	w := newWorld(&testing.T{})
+	const plays = 2000
+	for i := range plays {
+		w.play(plan{id: fmt.Sprintf("%04d", i), tenant: "acme", n: 40, max: 8, ok: true, output: 3})
+	}
+	s := &shelf{w: w, upTo: len(w.items)}
+	kept := make([]*History, 0, b.N)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for b.Loop() {
+		h := NewHistory(s, "QUIRE_JOURNAL")
+		if err := h.Follow(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		kept = append(kept, h)
+	}
+	b.StopTimer()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(len(w.items)*b.N)/b.Elapsed().Seconds(), "records/s")
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(len(kept)*plays), "B/hand-off")
+	runtime.KeepAlive(kept)
 }

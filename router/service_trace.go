@@ -100,7 +100,7 @@ func (t *tracks) finished(e Finish, root *trace.Span) {
 		k.root.Fail(string(err.Code) + ": " + err.Detail)
 		k.root.Set(trace.Attr{Key: "error.type", Value: string(err.Code)})
 	} else {
-		k.root.Set(trace.Attr{Key: "gen_ai.response.finish_reason", Value: string(e.End.Finish)}, trace.Attr{Key: "gen_ai.usage.output_tokens", Value: e.End.Output})
+		k.root.Set(trace.Attr{Key: "quire.finish", Value: string(e.End.Finish)}, trace.Attr{Key: "gen_ai.usage.output_tokens", Value: e.End.Output})
 	}
 	k.queue.End()
 	k.attempt.End()

@@ -204,6 +204,11 @@ func (p *pool) keyGroups(id page.ID, t attnTile, dst []float32, k *kernels) {
 			k.widenKeys(unsafe.Pointer(&dst[g]), tileRows*4, unsafe.Pointer(&src[g*p.head]), dim)
 			continue
 		case 2:
+			if k.widenGroups != nil && g+16 <= t.n {
+				k.widenGroups(unsafe.Pointer(&dst[g]), tileRows*4, unsafe.Pointer(&src[g*dim*2]), dim)
+				g += 8
+				continue
+			}
 			k.widen(unsafe.Pointer(&dst[g]), tileRows*4, unsafe.Pointer(&src[g*dim*2]), dim)
 			continue
 		}

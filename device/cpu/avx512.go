@@ -12,22 +12,23 @@ import (
 // avx512 is vectors of 16 for floats; its int8 products are those of avx2, whose three instructions would gain little. Sums are
 // those of avx2 in the same order.
 var avx512 = &kernels{
-	name:       "avx512",
-	group:      2,
-	floatRows:  floatRows512,
-	int8Rows:   int8RowsAVX2,
-	halfRows:   halfRows512,
-	directRows: 16,
-	dequant:    dequantAVX2,
-	prefetch:   fetchLines,
-	quantise:   quantiseRow,
-	norm:       normAVX2,
-	swiGLU:     func(dst, gate, up []float32) { swiGLURow512(&dst[0], &gate[0], &up[0], len(gate)) },
-	softmax:    softmax512,
-	turn:       avx2.turn,
-	times:      avx2.times,
-	toHalf:     toHalfAVX2,
-	widen:      widenRow,
+	name:        "avx512",
+	group:       2,
+	floatRows:   floatRows512,
+	int8Rows:    int8RowsAVX2,
+	halfRows:    halfRows512,
+	directRows:  16,
+	dequant:     dequantAVX2,
+	prefetch:    fetchLines,
+	quantise:    quantiseRow,
+	norm:        normAVX2,
+	swiGLU:      func(dst, gate, up []float32) { swiGLURow512(&dst[0], &gate[0], &up[0], len(gate)) },
+	softmax:     softmax512,
+	turn:        avx2.turn,
+	times:       avx2.times,
+	toHalf:      toHalfAVX2,
+	widen:       widen512,
+	widenGroups: widenGroups512,
 
 	widenBlocks: widenBlocksRow,
 	widenKeys:   widenKeysRow,
@@ -137,6 +138,14 @@ func int8Height512(rows, panels int) int {
 		return 6
 	}
 	return smallHeight(rows, panels)
+}
+
+func widen512(dst unsafe.Pointer, stride int, src unsafe.Pointer, vectors int) {
+	if stride != 32 || vectors%2 != 0 {
+		widenRow(dst, stride, src, vectors)
+		return
+	}
+	widenRow512(dst, src, vectors/2)
 }
 
 func softmax512(s *[tileRows]float32, n int, st *softState, out []float32) {

@@ -20,3 +20,13 @@ func softmaxTile512(s *float32, st *softState, out *float32, n int)
 //
 //go:noescape
 func toBrainRow(dst, src unsafe.Pointer, n int)
+
+// widenRow512: pairs of vectors of 8 F16 to F32, all one after another
+//
+//go:noescape
+func widenRow512(dst, src unsafe.Pointer, pairs int)
+
+// widenGroups512: two groups of so many vectors of 8 F16 side by side: vector i of both to 16 F32, stride bytes apart
+//
+//go:noescape
+func widenGroups512(dst unsafe.Pointer, stride int, src unsafe.Pointer, vectors int)

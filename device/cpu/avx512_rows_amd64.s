@@ -377,3 +377,40 @@ loop:
 	JNZ loop
 	VZEROUPPER
 	RET
+
+// func widenRow512(dst, src unsafe.Pointer, pairs int)
+// pairs of vectors of 8 F16 to F32, all one after another
+TEXT ·widenRow512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), AX
+	MOVQ pairs+16(FP), CX
+loop:
+	VCVTPH2PS (AX), Z0
+	VMOVUPS Z0, (DI)
+	ADDQ $32, AX
+	ADDQ $64, DI
+	DECQ CX
+	JNZ loop
+	VZEROUPPER
+	RET
+
+// func widenGroups512(dst unsafe.Pointer, stride int, src unsafe.Pointer, vectors int)
+// two groups of so many vectors of 8 F16 side by side: vector i of both to 16 F32, stride bytes apart
+TEXT ·widenGroups512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ stride+8(FP), SI
+	MOVQ src+16(FP), AX
+	MOVQ vectors+24(FP), CX
+	MOVQ CX, BX
+	SHLQ $4, BX
+loop:
+	VMOVDQU (AX), X0
+	VINSERTI128 $1, (AX)(BX*1), Y0, Y0
+	VCVTPH2PS Y0, Z0
+	VMOVUPS Z0, (DI)
+	ADDQ $16, AX
+	ADDQ SI, DI
+	DECQ CX
+	JNZ loop
+	VZEROUPPER
+	RET

@@ -46,6 +46,8 @@ type kernels struct {
 	toHalf func(dst []uint16, src []float32)
 	// widen turns so many vectors of 8 F16 at src into f32, stride bytes apart at dst.
 	widen func(dst unsafe.Pointer, stride int, src unsafe.Pointer, vectors int)
+	// widenGroups is widen for two groups of so many vectors, one after the other: vector i of both goes side by side. It may be nil.
+	widenGroups func(dst unsafe.Pointer, stride int, src unsafe.Pointer, vectors int)
 	// widenBlocks turns so many blocks of Q8_0 (f16 scale, 32 int8) at src into f32.
 	widenBlocks func(dst, src unsafe.Pointer, blocks int)
 	// widenKeys turns a group of 8 keys of Q8_0, [dims][8] int8 and [dims/32][8] f16 scales, into dims vectors of f32, stride bytes apart.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unsafe"
 )
 
 // TestVariantsTurn: heads turn and rows are scaled to the bits of plain Go, whatever their size.
@@ -31,5 +32,24 @@ func TestVariantsTurn(t *testing.T) {
 				t.Fatalf("number %d times -1.25 is %g (%08x), want %g", i, got[i], math.Float32bits(got[i]), want[i])
 			}
 		}
+	})
+}
+
+// TestVariantsWidenGroups: two groups of keys at a time give what each alone does.
+func TestVariantsWidenGroups(t *testing.T) {
+	forVariants(t, func(t *testing.T, k *kernels) {
+		if k.widenGroups == nil {
+			t.Skip("the variant widens one group at a time")
+		}
+		const dims = 40
+		r := rand.New(rand.NewPCG(25, 26))
+		src := make([]uint16, 2*8*dims)
+		portable.toHalf(src, randomFloats(r, len(src)))
+		got, want := make([]float32, dims*tileRows), make([]float32, dims*tileRows)
+		k.widenGroups(unsafe.Pointer(&got[0]), tileRows*4, unsafe.Pointer(&src[0]), dims)
+		for g := range 2 {
+			portable.widen(unsafe.Pointer(&want[8*g]), tileRows*4, unsafe.Pointer(&src[8*dims*g]), dims)
+		}
+		compare(t, "widened groups", got, want, 0)
 	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	pastTimeout = time.Minute            // of reading the journal for the first time
+	pastTimeout = 10 * time.Second       // of reading on: a longer journal is told as far as it was read, and further next time
 	pastFresh   = 500 * time.Millisecond // the journal is not read on more often
 	pastIdle    = 5 * time.Minute        // after which what was read is dropped
 )
@@ -38,12 +38,17 @@ func (k *pastKeeper) use(ctx context.Context, fn func(Past) error) error {
 	if time.Since(k.read) > pastFresh {
 		ctx, cancel := context.WithTimeout(ctx, pastTimeout)
 		defer cancel()
-		if err := k.past.Follow(ctx); err != nil {
+		_, before := k.past.Range()
+		err := k.past.Follow(ctx)
+		_, after := k.past.Range()
+		switch {
+		case err == nil:
+			k.read = time.Now()
+		case after == before:
 			k.past = nil // begun anew next time: the stream may be another one
 			k.drop.Stop()
-			return kvtransfer.Errorf(kvtransfer.BusFailed, "console: journal: %v", err)
+			return kvtransfer.Errorf(kvtransfer.BusFailed, "console: the journal cannot be read (may this router's NATS user?): %v", err)
 		}
-		k.read = time.Now()
 	}
 	return fn(k.past)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,6 +70,25 @@ type counting struct {
 func (c *counting) Follow(ctx context.Context) error {
 	*c.reads++
 	return c.memory.Follow(ctx)
+}
+
+// long is a journal of which each reading gets one message further and no more in its time.
+type long struct {
+	memory
+	last uint64
+}
+
+func (l *long) Follow(context.Context) error { l.last++; return context.DeadlineExceeded }
+func (l *long) Range() (first, last uint64)  { return 1, l.last }
+
+// A journal that takes longer to read than one question may is told as far as it was read.
+func TestPastOfALongJournal(t *testing.T) {
+	c := begin(t, func(c *Config) { c.Past = func() Past { return &long{} } })
+	for _, want := range []string{`{"first":1,"last":1}`, `{"first":1,"last":2}`} {
+		if got := do(c, "GET", "/console/api/past", nil).Body.String(); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
 }
 
 // What was read of the journal is kept while the slider is used, read on when it has grown old, and dropped when nobody asks.

@@ -7,6 +7,41 @@ func rowKernels512(a *asm) {
 	swiGLU512(a)
 	softmax512(a)
 	brainRow(a)
+	widen512(a)
+}
+
+// widen512 are the ways in which tiles of keys and values become F32.
+func widen512(a *asm) {
+	a.fn("pairs of vectors of 8 F16 to F32, all one after another", "widenRow512", "(dst, src unsafe.Pointer, pairs int)", 24)
+	a.op("MOVQ dst+0(FP), DI")
+	a.op("MOVQ src+8(FP), AX")
+	a.op("MOVQ pairs+16(FP), CX")
+	a.label("loop")
+	a.op("VCVTPH2PS (AX), Z0")
+	a.op("VMOVUPS Z0, (DI)")
+	a.op("ADDQ $32, AX")
+	a.op("ADDQ $64, DI")
+	a.op("DECQ CX")
+	a.op("JNZ loop")
+	a.ret()
+	a.fn("two groups of so many vectors of 8 F16 side by side: vector i of both to 16 F32, stride bytes apart", "widenGroups512",
+		"(dst unsafe.Pointer, stride int, src unsafe.Pointer, vectors int)", 32)
+	a.op("MOVQ dst+0(FP), DI")
+	a.op("MOVQ stride+8(FP), SI")
+	a.op("MOVQ src+16(FP), AX")
+	a.op("MOVQ vectors+24(FP), CX")
+	a.op("MOVQ CX, BX")
+	a.op("SHLQ $4, BX")
+	a.label("loop")
+	a.op("VMOVDQU (AX), X0")
+	a.op("VINSERTI128 $1, (AX)(BX*1), Y0, Y0")
+	a.op("VCVTPH2PS Y0, Z0")
+	a.op("VMOVUPS Z0, (DI)")
+	a.op("ADDQ $16, AX")
+	a.op("ADDQ SI, DI")
+	a.op("DECQ CX")
+	a.op("JNZ loop")
+	a.ret()
 }
 
 // exp512 is exp for Zx; Z28 to Z30 and K1 are lost. Constants come from memory, repeated by the load.
