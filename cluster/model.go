@@ -46,7 +46,10 @@ func (c *Cluster) load() (*loaded, error) {
 	}
 	c.describe(src)
 	i := dev.Info()
-	c.info.Device = fmt.Sprintf("%s: %s, %d threads", i.Backend, i.Variant, i.Threads)
+	c.info.Device = fmt.Sprintf("%s: %s", i.Backend, i.Variant)
+	if i.Threads > 0 {
+		c.info.Device += fmt.Sprintf(", %d threads", i.Threads)
+	}
 	return &loaded{src, dev, w}, nil
 }
 

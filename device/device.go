@@ -32,7 +32,7 @@ type Info struct {
 	Arch    string // GOARCH
 	// Activations is how activations enter a product with quantised weights: "f32" or "int8".
 	Activations string
-	Threads     int
+	Threads     int // 0: not a matter of threads
 }
 
 // Buffer is working memory: [Rows, Cols] float32.

@@ -90,7 +90,7 @@ func New(o Options) (device.Device, error) {
 	if len(f.Capability) == len(leastCapability) && f.Capability < leastCapability {
 		return nil, fmt.Errorf("device/cuda: device %d, %s: compute capability %s, the kernels need %s", o.Ordinal, f.Name, f.Capability, leastCapability)
 	}
-	d := &Device{info: device.Info{Backend: "cuda", Variant: ptxVariant(), Version: Version, Arch: runtime.GOARCH, Activations: "f32", Threads: 1}, memory: f.Memory}
+	d := &Device{info: device.Info{Backend: "cuda", Variant: ptxVariant(), Version: Version, Arch: runtime.GOARCH, Activations: "f32"}, memory: f.Memory}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if d.ctx, err = cu.Device(o.Ordinal).MakeContext(cu.SchedAuto); err != nil {
