@@ -32,7 +32,7 @@ type DeviceReport struct {
 	TagCost []float64 `json:"tag_cost,omitempty"`
 }
 
-// DeviceTest is one kind of work. Bytes and Flops are what it cannot do without.
+// DeviceTest is one kind of work. Bytes and Flops are what it cannot do without; rates are those of the median round.
 type DeviceTest struct {
 	Name      string  `json:"name"`
 	Bytes     float64 `json:"bytes"`
@@ -107,9 +107,7 @@ func (r *deviceRun) measure(ctx context.Context, w *deviceWork) (t DeviceTest, e
 		}
 	}
 	t = DeviceTest{Name: w.name, Bytes: w.bytes, Flops: w.flops, Seconds: SpreadOf(took)}
-	if t.Seconds.Min > 0 {
-		t.GBs, t.GFlops = w.bytes/t.Seconds.Min/1e9, w.flops/t.Seconds.Min/1e9
-	}
+	t.GBs, t.GFlops = w.bytes/t.Seconds.Median/1e9, w.flops/t.Seconds.Median/1e9
 	return t, nil
 }
 
@@ -131,9 +129,9 @@ func (r *deviceRun) tagCost(ctx context.Context, p tagged, works []deviceWork) (
 						return nil, err
 					}
 					if on {
-						with += t.Seconds.Min
+						with += t.Seconds.Median
 					} else {
-						without += t.Seconds.Min
+						without += t.Seconds.Median
 					}
 				}
 			}
@@ -149,7 +147,7 @@ func (r DeviceReport) Print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "work\tus\tGB/s\tof copy\tGFLOP/s\tof product\t")
 	for _, t := range r.Tests {
-		fmt.Fprintf(tw, "%s\t%.1f\t%.2f\t%.0f %%\t", t.Name, t.Seconds.Min*1e6, t.GBs, t.Share*100)
+		fmt.Fprintf(tw, "%s\t%.1f\t%.2f\t%.0f %%\t", t.Name, t.Seconds.Median*1e6, t.GBs, t.Share*100)
 		if t.Flops == 0 {
 			fmt.Fprintln(tw, "\t\t")
 			continue
