@@ -38,7 +38,7 @@ type natsFlags struct {
 	NATSCert     string `name:"nats-cert" placeholder:"FILE" help:"Certificate of this side, PEM."`
 	NATSCertKey  string `name:"nats-cert-key" placeholder:"FILE" help:"Its key, PEM."`
 	Prefix       string `name:"prefix" default:"quire" help:"First token of every subject."`
-	Replicas     int    `name:"nats-replicas" default:"1" placeholder:"N" help:"Copies of the shared streams on a NATS cluster, 1 to 5; what exists keeps its own."`
+	Replicas     int    `name:"nats-replicas" placeholder:"N" help:"Copies of the shared streams on a NATS cluster, 1 to 5; three where there are three servers, else one."`
 	Insecure     bool   `name:"insecure" help:"Let other machines in without API keys or NATS credentials."`
 }
 
