@@ -236,6 +236,24 @@ func (l *life) close() {
 	l.wg.Wait()
 }
 
+// closeIn is close, for which it waits so long. False says that a device hangs: what it was given may still touch the pages, so that no
+// other life can have them.
+func (l *life) closeIn(most kvtransfer.Tick) bool {
+	over := make(chan struct{})
+	go func() {
+		l.close()
+		close(over)
+	}()
+	late := time.NewTimer(time.Duration(most) * time.Microsecond)
+	defer late.Stop()
+	select {
+	case <-over:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
 func (l *life) now() kvtransfer.Tick { return kvtransfer.Tick(time.Since(l.start).Microseconds()) }
 
 // post hands an event to the loop; after the end it is dropped.

@@ -145,7 +145,11 @@ func (s *Service) supervise() {
 			l.close()
 			return
 		}
-		l.close()
+		if !l.closeIn(kvtransfer.StallStop * s.cfg.Lease) {
+			s.cancel(kvtransfer.Errorf(kvtransfer.DeviceFailed, "decode: the device has not answered for %d ms since epoch %d ended",
+				kvtransfer.StallStop*s.cfg.Lease/kvtransfer.Millisecond, l.peer.Epoch))
+			return
+		}
 		s.cfg.Log.Warn("decode starts a new epoch", "id", s.cfg.ID, "epoch", l.peer.Epoch, "error", err)
 		if err := s.cfg.Engine.Zero(l.allPages()); err != nil {
 			s.cancel(fmt.Errorf("decode: pool: %w", err))
