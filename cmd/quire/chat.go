@@ -23,6 +23,7 @@ type chatCmd struct {
 	TopP        *float64 `name:"top-p" env:"QUIRE_CHAT_TOP_P" placeholder:"P" help:"Sample from the likeliest tokens that make up this share."`
 	Seed        *int64   `name:"seed" env:"QUIRE_CHAT_SEED" placeholder:"N" help:"Makes a sampled answer repeatable."`
 	Stop        []string `name:"stop" sep:"none" env:"QUIRE_CHAT_STOP" placeholder:"TEXT" help:"End the answer before this text; may be given more than once."`
+	Thinking    string   `name:"thinking" enum:"auto,on,off" default:"auto" env:"QUIRE_CHAT_THINKING" help:"on or off sets the switch of a template that has one (Qwen3); auto leaves it."`
 	Quiet       bool     `name:"quiet" short:"q" env:"QUIRE_CHAT_QUIET" help:"Print the answer alone, without the line about how it ended."`
 }
 
@@ -82,6 +83,9 @@ func (t *talk) ask(text string) error {
 	defer stop()
 	q := question{Model: t.cmd.Model, Messages: append(t.turns, message{"user", text}), MaxTokens: t.cmd.MaxTokens,
 		Temperature: t.cmd.Temperature, TopP: t.cmd.TopP, Seed: t.cmd.Seed, Stop: t.cmd.Stop}
+	if on := t.cmd.Thinking; on == "on" || on == "off" {
+		q.Template = map[string]bool{"enable_thinking": on == "on"}
+	}
 	began, first := time.Now(), time.Duration(0)
 	var answer strings.Builder
 	end, err := t.door.chat(ctx, q, func(piece string) {

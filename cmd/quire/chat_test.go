@@ -79,17 +79,17 @@ func TestChatExitCodes(t *testing.T) {
 func TestChatSendsWhatWasSaid(t *testing.T) {
 	address, asked := serveChat(t, 200, stopEvent+done)
 	_, errs, code := quire(t, map[string]string{"QUIRE_MODEL": "/a/file.gguf"}, "", "chat", "--http", address, "-s", "Be brief.", "-m", "hi", "--temperature", "0.5",
-		"--top-p", "0.9", "--seed", "7", "--max-tokens", "5", "--stop", "a,b", "--stop", "c", "--model", "quire-tiny")
+		"--top-p", "0.9", "--seed", "7", "--max-tokens", "5", "--stop", "a,b", "--stop", "c", "--model", "quire-tiny", "--thinking", "off")
 	if code != 0 {
 		t.Fatal(errs)
 	}
 	q := (*asked)[0]
 	if !q.Stream || q.Model != "quire-tiny" || *q.Temperature != 0.5 || *q.TopP != 0.9 || *q.Seed != 7 || q.MaxTokens != 5 ||
-		len(q.Stop) != 2 || q.Stop[0] != "a,b" || len(q.Messages) != 2 || q.Messages[0] != (message{"system", "Be brief."}) {
+		len(q.Template) != 1 || q.Template["enable_thinking"] || len(q.Stop) != 2 || q.Stop[0] != "a,b" || len(q.Messages) != 2 || q.Messages[0] != (message{"system", "Be brief."}) {
 		t.Errorf("asked %+v", q)
 	}
 	_, _, code = quire(t, map[string]string{"QUIRE_MODEL": "/a/file.gguf"}, "", "chat", "--http", address, "-m", "hi")
-	if q := (*asked)[1]; code != 0 || q.Model != "" || q.Temperature != nil || q.Seed != nil {
+	if q := (*asked)[1]; code != 0 || q.Model != "" || q.Temperature != nil || q.Seed != nil || q.Template != nil {
 		t.Errorf("what was not said was sent: %+v", q)
 	}
 	if _, errs, code := quire(t, nil, "  \n", "chat", "--http", address); code != exitUsage || !strings.Contains(errs, "no message") {

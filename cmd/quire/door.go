@@ -23,6 +23,8 @@ type question struct {
 	Seed        *int64    `json:"seed,omitempty"`
 	Stop        []string  `json:"stop,omitempty"`
 	Options     *options  `json:"stream_options,omitempty"`
+
+	Template map[string]bool `json:"chat_template_kwargs,omitempty"`
 }
 
 type options struct {
