@@ -6,8 +6,9 @@ import (
 )
 
 // Many runs seeds from first on, on several goroutines (each run has one), until more says no. It returns how many ran, what they
-// covered, and the failures. Unless goOn, the first failure ends it; there may be one for each goroutine then.
-func Many(first uint64, workers int, goOn bool, more func(done uint64) bool) (done uint64, c *Coverage, failures []*Failure) {
+// covered, and the failures. found hears of each failure and says whether to go on; nil ends it at the first, of which there may be
+// one for each goroutine.
+func Many(first uint64, workers int, found func(*Failure) (goOn bool), more func(done uint64) bool) (done uint64, c *Coverage, failures []*Failure) {
 	var next, ran atomic.Uint64
 	next.Store(first - 1)
 	var mu sync.Mutex
@@ -16,14 +17,16 @@ func Many(first uint64, workers int, goOn bool, more func(done uint64) bool) (do
 	c = NewCoverage()
 	for range workers {
 		wg.Go(func() {
-			for (goOn || !failed.Load()) && more(ran.Add(1)-1) {
+			for !failed.Load() && more(ran.Add(1)-1) {
 				r := Run(next.Add(1), Options{})
 				mu.Lock()
 				done++
 				c.Add(r.Coverage)
 				if r.Failure != nil {
-					failed.Store(true)
 					failures = append(failures, r.Failure)
+					if found == nil || !found(r.Failure) {
+						failed.Store(true)
+					}
 				}
 				mu.Unlock()
 			}

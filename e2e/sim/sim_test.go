@@ -49,7 +49,7 @@ func TestSim(t *testing.T) {
 		first = uint64(time.Now().UnixMilli())%1e9*1e4 + 1
 	}
 	start := time.Now()
-	done, c, failures := Many(first, runtime.GOMAXPROCS(0), false, func(done uint64) bool {
+	done, c, failures := Many(first, runtime.GOMAXPROCS(0), nil, func(done uint64) bool {
 		if *count > 0 {
 			return done < uint64(*count)
 		}

@@ -49,7 +49,10 @@ func main() {
 	signal.Notify(interrupt, os.Interrupt)
 	go func() { <-interrupt; stop.Store(true) }()
 	start := time.Now()
-	done, c, failures := sim.Many(*first, *workers, *goOn, func(done uint64) bool {
+	done, c, failures := sim.Many(*first, *workers, func(f *sim.Failure) bool {
+		fmt.Println(f)
+		return *goOn
+	}, func(done uint64) bool {
 		if stop.Load() {
 			return false
 		}
@@ -63,10 +66,8 @@ func main() {
 	}
 	took := time.Since(start)
 	fmt.Printf("\n%d seeds from %d in %s: %.1f a second\n", done, *first, took.Round(time.Second), float64(done)/took.Seconds())
-	for _, f := range failures {
-		fmt.Println(f)
-	}
 	if len(failures) > 0 {
+		fmt.Printf("%d failed, the first: %v\n", len(failures), failures[0])
 		os.Exit(1)
 	}
 }
