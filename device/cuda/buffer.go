@@ -66,7 +66,7 @@ func (d *Device) Upload(b device.Buffer, row int, src []float32) error {
 	for i := range n {
 		copy(wide[i*buf.stride:], src[i*buf.cols:(i+1)*buf.cols])
 	}
-	if err := cu.MemcpyHtoD(buf.row(row), unsafe.Pointer(&wide[0]), int64(len(wide)*4)); err != nil {
+	if err := toDevice(buf.row(row), unsafe.Pointer(&wide[0]), len(wide)*4); err != nil {
 		return failed("upload", err)
 	}
 	return nil

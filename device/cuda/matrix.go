@@ -71,7 +71,7 @@ func (d *Device) Matrix(t device.Type, rows, cols int, src []byte) (device.Matri
 	if m.at, err = d.alloc(len(packed)); err != nil {
 		return nil, err
 	}
-	if err := cu.MemcpyHtoD(m.at, unsafe.Pointer(&packed[0]), int64(len(packed))); err != nil {
+	if err := toDevice(m.at, unsafe.Pointer(&packed[0]), len(packed)); err != nil {
 		return nil, failed("matrix", err)
 	}
 	return m, nil

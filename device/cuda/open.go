@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"gorgonia.org/cu"
 
@@ -196,6 +197,15 @@ func (d *Device) alloc(n int) (cu.DevicePtr, error) {
 		return 0, failed("memory", err)
 	}
 	return p, nil
+}
+
+// toDevice copies host memory to the device and waits until it is there: the driver's own copy from ordinary memory may return when
+// it has read it, and streams of ours would not wait for the rest. The context is current.
+func toDevice(at cu.DevicePtr, from unsafe.Pointer, n int) error {
+	if err := cu.MemcpyHtoD(at, from, int64(n)); err != nil {
+		return err
+	}
+	return cu.Synchronize()
 }
 
 // release frees device memory before the device closes. The context is current.

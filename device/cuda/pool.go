@@ -69,7 +69,7 @@ func (p *pool) describe(check bool) error {
 		data: uint64(p.data), tags: uint64(p.tags), pages: int32(s.Pages), pageSize: int32(s.PageSize), layers: int32(s.Layers),
 		kvHeads: int32(s.KVHeads), headDim: int32(s.HeadDim), headBytes: int32(p.head), typ: int32(s.Type), check: int32(arg(check)),
 	}}
-	if err := cu.MemcpyHtoD(p.rec, unsafe.Pointer(&rec[0]), int64(unsafe.Sizeof(rec[0]))); err != nil {
+	if err := toDevice(p.rec, unsafe.Pointer(&rec[0]), int(unsafe.Sizeof(rec[0]))); err != nil {
 		return failed("pool", err)
 	}
 	return nil

@@ -140,7 +140,7 @@ func (r *rig) plant(id page.ID, o page.Owner, gen page.Gen) {
 	var t [1]tagRec
 	t[0].a, t[0].b, t[0].attempt = owner(o)
 	t[0].gen = uint64(gen)
-	if err := cu.MemcpyHtoD(r.pool.tags+cu.DevicePtr(int(id)*int(unsafe.Sizeof(t[0]))), unsafe.Pointer(&t[0]), int64(unsafe.Sizeof(t[0]))); err != nil {
+	if err := toDevice(r.pool.tags+cu.DevicePtr(int(id)*int(unsafe.Sizeof(t[0]))), unsafe.Pointer(&t[0]), int(unsafe.Sizeof(t[0]))); err != nil {
 		r.Fatal(err)
 	}
 }

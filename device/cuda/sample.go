@@ -7,8 +7,6 @@ import (
 	"math"
 	"unsafe"
 
-	"gorgonia.org/cu"
-
 	"quire/device"
 )
 
@@ -63,7 +61,7 @@ func (p *plan) uploadRoots() error {
 	if p.roots, err = p.dev.alloc(len(t) * 8); err != nil {
 		return err
 	}
-	if err := cu.MemcpyHtoD(p.roots, unsafe.Pointer(&t[0]), int64(len(t)*8)); err != nil {
+	if err := toDevice(p.roots, unsafe.Pointer(&t[0]), len(t)*8); err != nil {
 		return failed("roots", err)
 	}
 	return nil

@@ -2,7 +2,7 @@
 // memory, running the kernels of ../kernel compiled for the CPU. For tests.
 //
 // Streams are lazy: what is queued runs when somebody waits for it and not before, so a missing wait gives wrong results every
-// time rather than now and then. Fresh memory holds 0xA5, never zeros.
+// time rather than now and then. So are copies from ordinary host memory, once they have read it. Fresh memory holds 0xA5, never zeros.
 //
 // Environment: QUIRE_EMULATOR_DEVICES (1), QUIRE_EMULATOR_MEMORY (bytes, 4 GiB), QUIRE_EMULATOR_ORDER (forward, reverse, random),
 // QUIRE_EMULATOR_THREADS (1), QUIRE_EMULATOR_FAIL (NAME=CODE[@N],...: the N-th call of a function from now on, or every one,
@@ -146,13 +146,15 @@ double milliseconds() {
     return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
 }
 
+CUstream_st ordinary; // copies from ordinary memory that have been read and have not landed
+
 CUresult drain_all() {
     std::set<CUstream> all;
     {
         std::lock_guard<std::recursive_mutex> g(lock);
         all = streams;
     }
-    int rc = 0;
+    int rc = ordinary.drain();
     for (CUstream s : all)
         if (int r = s->drain()) rc = r;
     return CUresult(rc);
@@ -273,7 +275,11 @@ API cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t n, CUstream s) {
 API cuMemcpyHtoD(CUdeviceptr dst, const void *src, size_t n) {
     ENTER
     if (!on_device(dst, n)) return CUDA_ERROR_INVALID_VALUE;
-    return copy(reinterpret_cast<void *>(uintptr_t(dst)), src, n, nullptr);
+    if (CUresult rc = in_context()) return rc;
+    // As a driver may, this returns when the source was read; other streams do not wait for the rest.
+    auto staged = std::make_shared<std::string>(static_cast<const char *>(src), n);
+    ordinary.add([=] { memcpy(reinterpret_cast<void *>(uintptr_t(dst)), staged->data(), n); return 0; });
+    return CUDA_SUCCESS;
 }
 API cuMemcpyDtoH(void *dst, CUdeviceptr src, size_t n) {
     ENTER
