@@ -26,6 +26,7 @@ type Inside struct {
 type Measures struct {
 	TTFT, ITL    Buckets // to the first token, between tokens
 	PromptTokens uint64  // that were admitted
+	Unsigned     uint64  // messages to this router that nobody with a key signed, or that cannot be read
 }
 
 // Buckets are the counts of a histogram. Counts[i] is what lies in (Bounds[i-1], Bounds[i]], the last one what lies above all.
@@ -44,7 +45,7 @@ func (h *histogram) buckets() Buckets {
 
 // Measures gives what was measured so far.
 func (s *Service) Measures() Measures {
-	return Measures{s.meter.ttft.buckets(), s.meter.itl.buckets(), s.meter.prompts.Get()}
+	return Measures{s.meter.ttft.buckets(), s.meter.itl.buckets(), s.meter.prompts.Get(), s.meter.ignored.Get()}
 }
 
 // Bounds of looking.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,9 +48,10 @@ func (s *scene) Inside(context.Context) router.Inside {
 func (s *scene) Stats() router.Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return router.Stats{Submitted: 9, Running: 1, Ends: map[string]uint64{"stop": 4, "length": 1, "context_length_exceeded": 2, "handoff_count": s.ends["handoff_count"]}}
+	hb := kvtransfer.Heartbeat{Peer: s.pages().Worker, Refused: kvtransfer.Refusals{Frame: 9, Unsigned: 2}}
+	return router.Stats{Submitted: 9, Running: 1, Workers: []kvtransfer.Heartbeat{hb}, Ends: map[string]uint64{"stop": 4, "length": 1, "context_length_exceeded": 2, "handoff_count": s.ends["handoff_count"]}}
 }
-func (s *scene) Measures() router.Measures { return router.Measures{} }
+func (s *scene) Measures() router.Measures { return router.Measures{Unsigned: 4} }
 func (s *scene) Model() openai.Model {
 	return openai.Model{ID: "m", MaxModelLen: 64, LimitedBy: "model context"}
 }
@@ -209,6 +211,9 @@ func TestState(t *testing.T) {
 	}
 	if len(v.Refusals) != 2 || v.Refusals[0].Code != "handoff_count" || v.Refusals[0].Count != 3 || v.Refusals[0].Class != "corrupt" || v.Refusals[0].Help == "" {
 		t.Errorf("refusals %+v", v.Refusals)
+	}
+	if want := []turned{{"decode d1", "frame", 9}, {"router r1", "unsigned", 4}, {"decode d1", "unsigned", 2}}; !slices.Equal(v.Turned, want) {
+		t.Errorf("turned away: %v, want %v", v.Turned, want)
 	}
 	o := v.Pools[0].Owners[0]
 	if v.Pools[0].Pages != 8 || v.Pools[0].States[3] != 3 || o.State != "owned" || o.Runs[0] != [2]uint32{2, 5} || o.Handoff.Hue < 0 {

@@ -28,6 +28,7 @@ type view struct {
 	Slider    bool      `json:"slider"`
 	Counts    counts    `json:"counts"`
 	Refusals  []refusal `json:"refusals"`
+	Turned    []turned  `json:"turned"`
 	Pools     []pool    `json:"pools"`
 	Flights   []flight  `json:"flights"`
 	InFlight  int       `json:"in_flight"`
@@ -53,6 +54,13 @@ type refusal struct {
 	Class string `json:"class"`
 	Count uint64 `json:"count"`
 	Help  string `json:"help"`
+}
+
+// turned is how many messages a process turned away for one reason.
+type turned struct {
+	Who    string `json:"who"`
+	Reason string `json:"reason"`
+	Count  uint64 `json:"count"`
 }
 
 // who is a tenant or a hand-off: what to call it, and a colour that is its own.
@@ -106,7 +114,7 @@ func (c *Console) view(ctx context.Context) view {
 	v := view{
 		Time: in.Time.UnixMilli(), Router: in.Router.ID, Epoch: in.Router.Epoch, Version: c.cfg.Version, Model: m.ID, Limit: m.MaxModelLen,
 		LimitedBy: m.LimitedBy, Missing: c.cfg.Source.Health().Missing, Named: c.names(), SignedIn: c.cfg.Admin.Set(), Keyed: c.cfg.Keyed,
-		Slider: c.cfg.Past != nil, InFlight: in.InFlight, Refusals: refusals(st.Ends), Pools: c.pools(in.Pools), Flights: []flight{},
+		Slider: c.cfg.Past != nil, InFlight: in.InFlight, Refusals: refusals(st.Ends), Turned: c.turned(in), Pools: c.pools(in.Pools), Flights: []flight{},
 	}
 	v.Counts = counts{Waiting: st.Queued, Prefilling: st.Prefilling, Running: st.Running, Prefills: st.Prefills, Decodes: st.Decodes,
 		Requests: st.Submitted, Attempts: st.Attempts, Retries: st.Retries, Corrupt: st.Corrupt}
@@ -135,6 +143,25 @@ func refusals(ends map[string]uint64) []refusal {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b refusal) int { return cmp.Compare(b.Count, a.Count) })
+	return out
+}
+
+// turned lists the messages that were turned away by this router and by the workers that it hears of, most frequent first.
+func (c *Console) turned(in router.Inside) []turned {
+	out := []turned{}
+	add := func(p kvtransfer.Peer, reason string, n uint64) {
+		if n > 0 {
+			out = append(out, turned{string(p.Role) + " " + p.ID, reason, n})
+		}
+	}
+	add(in.Router, "unsigned", c.cfg.Source.Measures().Unsigned)
+	add(in.Router, "reply", in.Stats.RepliesIgnored)
+	for _, hb := range in.Stats.Workers {
+		for _, r := range hb.Refused.Reasons() {
+			add(hb.Peer, r.Name, r.Count)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b turned) int { return cmp.Compare(b.Count, a.Count) })
 	return out
 }
 

@@ -3,7 +3,7 @@ import { Grids } from "./grid.js";
 import { Plots } from "./plots.js";
 import { Slider } from "./slider.js";
 import { Chat } from "./chat.js";
-import { figures, flights, refusals } from "./tables.js";
+import { figures, flights, refusals, turned } from "./tables.js";
 
 const $ = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -65,6 +65,7 @@ function draw(v) {
   plots.add(v.point);
   figures($("figures"), v, plots.newest("ttft50"));
   refusals($("refusals"), v.refusals);
+  turned($("turned"), v.turned);
   if (!slider.inPast) {
     grids.show(v.pools, false);
     flights($("flights"), $("flights-more"), v.flights, v.in_flight);

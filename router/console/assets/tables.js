@@ -85,3 +85,9 @@ export function refusals(body, list) {
     return row;
   }));
 }
+
+// turned tells in one line which messages processes turned away.
+export function turned(p, list) {
+  const text = list.length ? list.map((t) => `${t.who}: ${count(t.count)} ${t.reason.replaceAll("_", " ")}`).join("; ") : "None.";
+  if (p.textContent !== text) p.textContent = text;
+}
