@@ -41,7 +41,7 @@ func (w *World) left() string {
 	return ""
 }
 
-// lastsAnyway says that a message is for a life that is over: it leaves by age.
+// lastsAnyway says that a message is for a life that is over, or a job that a fault left: it leaves by age.
 func (w *World) lastsAnyway(m stored) bool {
 	for _, n := range w.nodes {
 		for _, kind := range []string{"ctl." + string(n.role), "kv"} {
@@ -49,6 +49,9 @@ func (w *World) lastsAnyway(m stored) bool {
 				return false
 			}
 		}
+	}
+	if !strings.HasPrefix(m.msg.Subject, "quire.job.") {
+		return true
 	}
 	for _, a := range w.clients.asks {
 		if a.late && strings.Contains(m.msg.Subject, a.id.String()) {

@@ -98,7 +98,7 @@ func (w *World) whole() bool {
 		}
 	}
 	for _, s := range w.decodes {
-		if !s.ended && !s.p.dead && len(s.journal.queue) > 0 {
+		if !s.ended && !s.p.dead && (s.full || len(s.journal.queue) > 0) {
 			return false
 		}
 	}
