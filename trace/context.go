@@ -3,7 +3,7 @@
 //
 // Spans are made where services perform effects, never in a loop and never for a token. A span says when something was and
 // numbers about it; no prompt, no token, no tenant. Without an exporter contexts travel and ids stand in the logs all the same,
-// and spans cost nothing.
+// and a span is one small allocation that nobody keeps.
 package trace
 
 import (
