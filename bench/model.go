@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"quire/device"
-	"quire/device/cpu"
+	"quire/device/open"
 	"quire/model"
 )
 
 // ModelOptions say what to measure of a model.
 type ModelOptions struct {
 	Path     string // GGUF file or Hugging Face directory; "" = the embedded model
-	Device   cpu.Options
+	Device   open.Options
 	KVType   device.Type
 	PageSize int // token slots of a page
 	Prompt   int // tokens of a prompt; 0 leaves prefill out
@@ -60,7 +60,7 @@ func RunModel(ctx context.Context, o ModelOptions) (report ModelReport, err erro
 	if need := max(o.Prompt, o.Depth+o.Generate); need > src.Config.Context {
 		return report, fmt.Errorf("bench: model: %d tokens: %s takes %d", need, src.Name, src.Config.Context)
 	}
-	dev, err := cpu.New(o.Device)
+	dev, _, err := open.Device(o.Device)
 	if err != nil {
 		return report, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"quire/bench"
 	"quire/device/cpu"
+	"quire/device/open"
 	_ "quire/embedded"
 )
 
@@ -30,7 +31,7 @@ func TestSpread(t *testing.T) {
 }
 
 func TestModel(t *testing.T) {
-	o := bench.ModelOptions{Device: cpu.Options{Threads: 1}, PageSize: 16, Prompt: 40, Generate: 5, Batch: 3, Depth: 9, Chunk: 16, Repeat: 2}
+	o := bench.ModelOptions{Device: open.Options{Device: "cpu", CPU: cpu.Options{Threads: 1}}, PageSize: 16, Prompt: 40, Generate: 5, Batch: 3, Depth: 9, Chunk: 16, Repeat: 2}
 	r, err := bench.RunModel(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"quire/bus"
 	"quire/device/cpu"
+	"quire/device/open"
 	"quire/model"
 	"quire/replay"
 	"quire/tape"
@@ -24,6 +25,7 @@ type replayRunCmd struct {
 	Frames  bool   `name:"frames" help:"Run decode alone, from the frames that came, through the gate and the witness; prefill and decode otherwise."`
 	KVType  string `name:"kv-type" enum:"f16,f32,q8_0" default:"f16" help:"f16, f32 or q8_0: how the cluster keeps keys and values."`
 	Threads int    `name:"threads" placeholder:"N" help:"Threads that compute; one for each CPU otherwise."`
+	Device  string `name:"device" default:"auto" placeholder:"D" help:"What computes, as the cluster has it: auto, cpu, cuda or cuda:N."`
 	Variant string `name:"cpu-variant" placeholder:"V" help:"Kernels to compute with, where those that answered are not the fastest here."`
 	Acts    string `name:"cpu-activations" placeholder:"A" help:"int8 or f32, as the cluster has it."`
 	Request string `arg:"" help:"A request of a taped tenant, as replay show takes it; -N after it picks an attempt, the last one otherwise."`
@@ -135,7 +137,8 @@ func (c *replayRunCmd) machine() (m replay.Machine, closeAll func(), err error) 
 	if m.Source, err = model.Open(o.Path, model.OpenOptions{Name: o.Name}); err != nil {
 		return m, nil, err
 	}
-	if m.Device, err = cpu.New(cpu.Options{Threads: c.Threads, Variant: c.Variant, Activations: c.Acts}); err != nil {
+	chosen := open.Options{Device: c.Device, CPU: cpu.Options{Threads: c.Threads, Variant: c.Variant, Activations: c.Acts}}
+	if m.Device, _, err = open.Device(chosen); err != nil {
 		return m, nil, err
 	}
 	if m.Weights, err = model.LoadWeights(m.Device, m.Source, nil); err != nil {
