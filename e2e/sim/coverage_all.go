@@ -219,7 +219,8 @@ func wanted() []string {
 	for _, t := range timeouts {
 		out = append(out, "time-out: "+t.name)
 	}
-	for _, t := range []string{"request", "enqueue", "AckWait", "journal", "KV stream out of reach for two leases", "message age"} {
+	for _, t := range []string{"request", "enqueue", "AckWait", "journal", "KV stream out of reach for two leases", "decode: device silent after a life",
+		"message age"} {
 		out = append(out, "time-out: "+t)
 	}
 	for _, check := range kvtransfer.Checks() {

@@ -85,13 +85,13 @@ func (d *device) mend() {
 	}
 }
 
-// rest does something when nothing is under way any more.
-func (d *device) rest(then func()) {
-	if d.busy > 0 {
-		d.p.after(5*ms, func() { d.rest(then) })
+// rest says when nothing is under way any more, or that it did not come to that within a while.
+func (d *device) rest(most Time, then func(ok bool)) {
+	if d.busy > 0 && most > 0 {
+		d.p.after(5*ms, func() { d.rest(most-5*ms, then) })
 		return
 	}
-	then()
+	then(d.busy == 0)
 }
 
 // step runs a batch. keys name the owner of each work as the loop does.

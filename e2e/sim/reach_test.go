@@ -50,6 +50,7 @@ func TestReach(t *testing.T) {
 		{[]string{"time-out: prefill: device silent", "time-out: decode: device silent", "refusal: decode refuses Reserve: device_failed"}, func(p *Plan) {
 			p.Hang, p.Safety = 3, 8*sec
 		}},
+		{[]string{"time-out: decode: device silent after a life"}, func(p *Plan) { p.Hang, p.Cut, p.BusRestart, p.Safety = 4, 2, 1, 8*sec }},
 		{[]string{"time-out: router: job not stored"}, func(p *Plan) { p.BusRestart, p.Routers, p.Asks = 5, 2, 60 }},
 		{[]string{"refusal: gate: one manifest"}, func(p *Plan) { p.Rogue, p.Lie, p.Straggle = 1, "manifest: another one after it", 0.2 }},
 		{[]string{"refusal: gate: claim"}, func(p *Plan) { p.Rogue, p.Lie = 1, "manifest: claim" }},

@@ -252,8 +252,11 @@ func (s *decodeShell) stop(why string, again bool) {
 		return
 	}
 	// Nothing of the old life may touch the pages any more: its operations are over before the next begins.
-	s.dev.rest(func() {
-		if s.dev.e.Zero(s.dev.allPages()) != nil {
+	s.dev.rest(kvtransfer.StallStop*s.w.lease(), func(ok bool) {
+		if !ok {
+			s.w.cov.mark("time-out: decode: device silent after a life")
+		}
+		if !ok || s.dev.e.Zero(s.dev.allPages()) != nil {
 			s.p.kill(0)
 			s.p.n.startIn(100 * ms)
 			return
