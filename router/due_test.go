@@ -347,3 +347,29 @@ func TestResentOutOfTurn(t *testing.T) {
 		t.Errorf("%s", describe(w.effects))
 	}
 }
+
+// TestPromisesForNobody: a promise that comes after its request is over is given back at once: decode may have heard of the end before
+// it heard of the Reserve.
+func TestPromisesForNobody(t *testing.T) {
+	w := newWorld(t, Policy{})
+	w.submit("acme", 6, 2)
+	e := find1[SendReserve](w)
+	w.do(ClientGone{Ref: 1})
+	w.do(Resent{Key: e.Key, Known: false}) // it had not heard of it
+	w.do(Reserved{Key: e.Key, Refused: kvtransfer.Errorf(kvtransfer.PoolExhausted, "full")})
+	if has[AskResend](w.effects) {
+		t.Errorf("a refusal: %s", describe(w.effects))
+	}
+	w.do(promise(e))
+	if ask := find1[AskResend](w); !ask.Ack || ask.Key != e.Key || ask.To != e.To {
+		t.Errorf("%s", describe(w.effects))
+	}
+	w.do(Resent{Key: e.Key, Err: FaultTimeout})
+	if got := w.pass(silence + 100*ms); !has[AskResend](got) {
+		t.Errorf("unanswered, and not said again: %s", describe(got))
+	}
+	w.do(Resent{Key: e.Key, Known: true})
+	if len(w.l.closing) != 0 {
+		t.Errorf("%d closing", len(w.l.closing))
+	}
+}

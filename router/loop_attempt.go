@@ -100,6 +100,10 @@ func (l *Loop) sendReserve(a *attempt) {
 // reserved takes decode's answer to Reserve.
 func (l *Loop) reserved(ev Reserved) {
 	a := l.attempts[ev.Key]
+	if a == nil && ev.Reservation != nil {
+		l.unwanted(ev.Key, ev.Reservation.Decode)
+		return
+	}
 	if a == nil || a.phase != reserving || a.retryAt != 0 {
 		return
 	}
@@ -117,6 +121,16 @@ func (l *Loop) reserved(ev Reserved) {
 		l.refusedBy(a, ev.Refused)
 	case ev.Reservation != nil:
 		l.promised(a, ev)
+	}
+}
+
+// unwanted tells a decode that its promise has come for an attempt that is over. What was said of the end may have reached it before
+// the Reserve did, and then it would hold the pages for a lease.
+func (l *Loop) unwanted(k kvtransfer.Key, decode kvtransfer.Peer) {
+	if len(l.closing) < maxClosing {
+		c := &closing{key: k, decode: decode}
+		l.closing[k] = c
+		l.acknowledge(c)
 	}
 }
 

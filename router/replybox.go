@@ -41,13 +41,13 @@ func (b *replyBox) add(key kvtransfer.Key, seed [32]byte) [32]byte {
 	return k.pair.Public()
 }
 
-// bind completes the key with decode's half.
+// bind completes the key with decode's half; errNoAttempt for an attempt that is over.
 func (b *replyBox) bind(key kvtransfer.Key, hash, decode [32]byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k := b.keys[key]
 	if k == nil {
-		return fmt.Errorf("router: reply key of %s: the attempt is over", key)
+		return fmt.Errorf("router: reply key of %s: %w", key, errNoAttempt)
 	}
 	shared, err := seal.PairReplyKey(k.pair, decode, hash)
 	if err != nil {

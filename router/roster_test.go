@@ -131,3 +131,15 @@ func TestNewLives(t *testing.T) {
 		_ = key
 	}
 }
+
+// TestPoolsAreCountedApart: what prefills of one pool are busy with takes no slot of another pool.
+func TestPoolsAreCountedApart(t *testing.T) {
+	r := &testLoop(Policy{}).roster
+	busy, idle := beatOf(kvtransfer.RolePrefill, "p1", 1, 8, 2), beatOf(kvtransfer.RolePrefill, "p2", 1, 8, 2)
+	busy.SlotsFree, idle.Pool = 0, "another"
+	r.hear(0, busy)
+	r.hear(0, idle)
+	if a, b := r.group(busy.Pool).others, r.group("another").others; a != 2 || b != 0 {
+		t.Errorf("%d and %d slots taken", a, b)
+	}
+}

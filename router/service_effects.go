@@ -155,7 +155,7 @@ func (s *Service) reserve(e SendReserve, of trace.Context) Reserved {
 		if err == nil {
 			err = s.box.bind(e.Key, seal.HashReservation(env.Body), rv.DecodeKey)
 		}
-		if err != nil {
+		if err != nil && (rv.Key != e.Key || !errors.Is(err, errNoAttempt)) { // of an attempt that is over the loop gives the pages back
 			out.Err = FaultInvalid
 			return out
 		}
