@@ -12,7 +12,7 @@ import (
 
 // startStep starts the next step if none is out and somebody has rows to compute.
 func (l *Loop) startStep() {
-	if l.step != nil || l.halted {
+	if l.step != nil {
 		return
 	}
 	cands := make([]candidate, len(l.attempts))

@@ -6,24 +6,29 @@ import (
 	"quire/kvtransfer"
 )
 
-// What a prefill said of its slots counts for nothing once it drains or is silent: the slots of the others are free all the same.
+// What a prefill said of its slots counts for nothing once it drains or is silent, and never for those of another pool: the slots of the
+// others are free all the same.
 func TestSlotsOfAPrefillThatIsGone(t *testing.T) {
-	for _, draining := range []bool{true, false} {
+	for _, p2 := range []string{"drains", "is silent", "is of another pool"} {
 		w := newWorld(t, Policy{})
 		busy := beatOf(kvtransfer.RolePrefill, "p2", 1, 64, 4)
 		busy.SlotsFree, busy.Running = 0, 4
-		if w.do(Heard{busy}); draining {
+		if p2 == "is of another pool" {
+			busy.Fingerprints.Layout[0]++
+			busy.Pool = busy.Fingerprints.Pool()
+		}
+		if w.do(Heard{busy}); p2 == "drains" {
 			busy.Draining = true
 			w.do(Heard{busy})
 		}
-		for range 40 { // p2 says no more
+		for range 40 {
 			w.now += 100 * ms
 			w.do(Tick{Now: w.now})
+			if p2 != "is silent" {
+				w.do(Heard{busy})
+			}
 			w.do(Heard{beatOf(kvtransfer.RolePrefill, "p1", 1, 64, 2)})
 			w.do(Heard{beatOf(kvtransfer.RoleDecode, "d1", 1, 64, 4)})
-			if draining {
-				break
-			}
 		}
 		reserves := 0
 		for ref := range uint64(2) {
@@ -34,7 +39,7 @@ func TestSlotsOfAPrefillThatIsGone(t *testing.T) {
 			}
 		}
 		if reserves != 2 {
-			t.Errorf("draining %t: %d of 2 requests were placed on p1, whose two slots are free:\n%s", draining, reserves, w.l.Dump())
+			t.Errorf("p2 %s: %d of 2 requests were placed on p1, whose two slots are free:\n%s", p2, reserves, w.l.Dump())
 		}
 	}
 }
