@@ -122,7 +122,7 @@ func (a *adapter) Publish(subject string, header map[string][]string, data []byt
 
 func (a *adapter) Request(ctx context.Context, subject string, data []byte) (bus.Msg, error) {
 	return wait(ctx, a.c, "request to "+subject, func(cb func(bus.Msg, error)) {
-		a.request(bus.Msg{Subject: subject, Data: data}, forever, cb)
+		a.request(bus.Msg{Subject: subject, Header: bus.HeaderOf(ctx), Data: data}, forever, cb)
 	})
 }
 
