@@ -256,7 +256,7 @@ func TestVariantsDequant(t *testing.T) {
 func TestVariantsRows(t *testing.T) {
 	forVariants(t, func(t *testing.T, k *kernels) {
 		r := rand.New(rand.NewPCG(11, 12))
-		for _, n := range []int{8, 64, 176, 576} {
+		for _, n := range []int{8, 24, 64, 176, 200, 576} {
 			x, w, u := randomFloats(r, n), randomFloats(r, n), randomFloats(r, n)
 			x[0], x[1] = 100, -100
 			got, want := make([]float32, n), make([]float32, n)
