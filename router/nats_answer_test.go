@@ -123,3 +123,32 @@ func TestNATSStreamOnlyWhereAsked(t *testing.T) {
 		}
 	}
 }
+
+// traced is a backend whose answers have a trace, or none.
+type traced struct {
+	*fakeBackend
+	id string
+}
+
+type tracedStream struct {
+	Stream
+	id string
+}
+
+func (s tracedStream) TraceID() string { return s.id }
+
+func (b traced) Submit(ctx context.Context, r Request) (Stream, error) {
+	st, err := b.fakeBackend.Submit(ctx, r)
+	return tracedStream{st, b.id}, err
+}
+
+// TestAnswersNameTheirTrace: an answer that has a trace names it in a header, another has no such header.
+func TestAnswersNameTheirTrace(t *testing.T) {
+	for _, id := range []string{"", "0af7651916cd43dd8448eb211c80319c"} {
+		s := serve(t, traced{newFake(said("x")), id}, HTTPConfig{})
+		r := send(t, s, "POST", "/v1/chat/completions", chatBody)
+		if got, there := r.header[openai.HeaderTrace]; there != (id != "") || there && got[0] != id {
+			t.Errorf("trace %q: header %q", id, got)
+		}
+	}
+}

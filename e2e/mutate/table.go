@@ -119,7 +119,6 @@ var spared = map[string]string{
 	"prefill/loop_send.go inFlight: f.Key == a.out.Key(), taken as true":                       "claim ids are random and never used twice",
 	"prefill/loop_send.go frameFailed: !ok, taken as false":                                    "of a frame that is not out there is no attempt, which the other operand says",
 	"prefill/loop_send.go sendManifest: !a.out.ManifestDue()":                                  "it saves a digest; Manifest asks the same",
-	"prefill/loop_step.go startStep: l.halted, taken as false":                                 "a halt aborts every attempt, so nobody has rows to compute",
 	"prefill/loop_step.go startStep: err != nil":                                               assertion,
 	"prefill/loop_step.go chunkDone: a == nil":                                                 assertion,
 	"prefill/plan.go nextStep: budget < 1, taken as false":                                     "nobody gets a share of no budget",
