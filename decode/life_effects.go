@@ -136,7 +136,9 @@ func (l *life) sendReply(e SendReply) {
 	if err == nil {
 		err = l.cfg.Bus.Publish(l.cfg.Names.Reply(e.To.ID, e.To.Epoch, e.Header.Key.String()), nil, wire.EncodeReply(r))
 	}
-	l.warn("reply", err)
+	if !errors.Is(err, bus.ErrDown) { // told once, by the connection
+		l.warn("reply", err)
+	}
 }
 
 // sendControl signs and stores a control message. One that is lost is covered by leases.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -211,15 +212,18 @@ func run(t *testing.T, env []string, in string, args ...string) (out string, cod
 	return string(b), cmd.ProcessState.ExitCode()
 }
 
-// freePort gives an address that was free a moment ago.
+// freePort gives an address that was free a moment ago, below the ports that systems give to connections: none takes it in between, and no client
+// that looks for a server which is away can meet itself there.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // A question that the built-in model can answer from its context, and the answer.

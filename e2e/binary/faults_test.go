@@ -282,7 +282,7 @@ func TestKillBus(t *testing.T) {
 			got, err := perform(t.Context(), http, "/v1/completions", story("Ada"+strconv.Itoa(i), tokens, true), func(n int) {
 				if n == 2 {
 					once.Do(func() {
-						p["bus"].signal(syscall.SIGKILL)
+						p["bus"].killed(syscall.SIGKILL)
 						again("bus")
 					})
 				}
@@ -302,6 +302,9 @@ func TestKillBus(t *testing.T) {
 		got, err := perform(t.Context(), http, "/v1/completions", story("Ada0", tokens, true), nil)
 		return err == nil && got == alone[0]
 	})
+	for _, q := range p { // at once: none waits in vain for the bus to drain
+		q.killed(syscall.SIGKILL)
+	}
 }
 
 // Many at once, of different kinds: each gets what it gets alone, to the byte and to the last bit of every token's log probability.
