@@ -19,7 +19,8 @@ import (
 // What a backup of "nats stream backup" consists of, and how much of it is taken.
 const (
 	backupInfo   = "backup.json"
-	backupData   = "stream.tar.s2"
+	backupData   = "stream.arc.s2" // of a server of 2.15 or later
+	backupTar    = "stream.tar.s2" // of an older one
 	maxInfo      = 1 << 20 // bytes
 	maxBackup    = 64 << 30
 	restoreChunk = 512 << 10
@@ -97,7 +98,7 @@ func unpack(path, to string) (string, error) {
 			return "", fmt.Errorf("bus: backup: %s: %w", path, err)
 		}
 		name := filepath.Base(h.Name)
-		if h.Typeflag != tar.TypeReg || name != backupInfo && name != backupData {
+		if h.Typeflag != tar.TypeReg || name != backupInfo && name != backupData && name != backupTar {
 			continue
 		}
 		if h.Size > maxBackup {
@@ -114,7 +115,7 @@ func unpack(path, to string) (string, error) {
 		found++
 	}
 	if found != 2 {
-		return "", fmt.Errorf("bus: backup: %s: %d of %s and %s are in it", path, found, backupInfo, backupData)
+		return "", fmt.Errorf("bus: backup: %s: %d of the two files %s and %s or %s are in it", path, found, backupInfo, backupData, backupTar)
 	}
 	return to, nil
 }
@@ -135,7 +136,7 @@ func (b *Backup) restore(ctx context.Context, dir string) (string, error) {
 	if resp.Error != nil || resp.DeliverSubject == "" {
 		return "", fmt.Errorf("bus: backup: restore %s: %+v", name, resp.Error)
 	}
-	f, err := os.Open(filepath.Join(dir, backupData))
+	f, err := openData(dir)
 	if err != nil {
 		return "", fmt.Errorf("bus: backup: %w", err)
 	}
@@ -160,6 +161,15 @@ func (b *Backup) restore(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("bus: backup: restore %s: %v %s", name, err, text)
 	}
 	return name, nil
+}
+
+// openData opens the one file of messages that a backup has. The server tells the two forms apart.
+func openData(dir string) (*os.File, error) {
+	f, err := os.Open(filepath.Join(dir, backupData))
+	if !errors.Is(err, os.ErrNotExist) {
+		return f, err
+	}
+	return os.Open(filepath.Join(dir, backupTar))
 }
 
 // restoreRequest reads the configuration and state of a backup. What ties the stream to its old place is taken out.

@@ -146,7 +146,11 @@ func TestReadAndBackup(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "backup")
 	backUp(t, c, names.JournalStream(), dir)
-	for _, path := range []string{dir, tarred(t, dir)} {
+	older := filepath.Join(t.TempDir(), "older") // the name that servers before 2.15 gave
+	if err := errors.Join(os.CopyFS(older, os.DirFS(dir)), os.Rename(filepath.Join(older, backupData), filepath.Join(older, backupTar))); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, tarred(t, dir), older, tarred(t, older)} {
 		b, err := OpenBackup(ctx, path)
 		if err != nil {
 			t.Fatal(err)
