@@ -29,7 +29,7 @@ type Response struct {
 	Handoff   string        `json:"handoff"`
 	Request   string        `json:"request"`
 	Tenant    string        `json:"tenant"`
-	Time      string        `json:"time"`     // of the server, RFC 3339, when the gate's verdict was stored
+	Time      string        `json:"time"`     // of the server, RFC 3339, when the gate's verdict was stored, or the first record after it
 	Sequence  uint64        `json:"sequence"` // of the verdict
 	Decode    string        `json:"decode"`
 	Prefill   string        `json:"prefill,omitempty"`
@@ -91,6 +91,9 @@ func (p *Past) Exposure(since, until time.Time, tenant string) Exposure {
 		}
 		if r.Output > 0 {
 			e.Answers++
+		}
+		if r.Time == "" {
+			r.Time = at.Time.Format("2006-01-02T15:04:05.000Z07:00")
 		}
 		switch {
 		case !read || len(r.Unwritten) == 0 && !r.NoVerdict:
