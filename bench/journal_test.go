@@ -53,9 +53,9 @@ func journalCost(b *testing.B, prompt, output int) {
 		}
 	}
 	ids := strings.TrimSuffix(strings.Repeat("7,", prompt), ",")
-	ask := func(door string) time.Duration {
+	ask := func(door string) (took time.Duration, cpu float64) {
 		body := fmt.Sprintf(`{"prompt":[%s],"max_tokens":%d,"ignore_eos":true,"temperature":0}`, ids, output)
-		began := time.Now()
+		before, began := cpuSeconds(), time.Now()
 		res, err := http.Post(door, "application/json", strings.NewReader(body))
 		if err != nil {
 			b.Fatal(err)
@@ -64,7 +64,7 @@ func journalCost(b *testing.B, prompt, output int) {
 		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != 200 {
 			b.Fatalf("%d, %v", res.StatusCode, err)
 		}
-		return time.Since(began)
+		return time.Since(began), 1e6 * (cpuSeconds() - before)
 	}
 	state := func() bus.StreamState {
 		st, err := conn.Read(ctx, bus.Names{}.JournalStream(), 1<<40, nil)
@@ -78,15 +78,18 @@ func journalCost(b *testing.B, prompt, output int) {
 		ask(doors[1])
 	}
 	before := state()
-	var off, more []float64
+	var off, more, cpuOff, cpuMore []float64
 	for b.Loop() {
-		a, c := ask(doors[0]), ask(doors[1])
-		off = append(off, float64(a.Microseconds()))
-		more = append(more, float64((c - a).Microseconds()))
+		a, cpuA := ask(doors[0])
+		c, cpuC := ask(doors[1])
+		off, cpuOff = append(off, float64(a.Microseconds())), append(cpuOff, cpuA)
+		more, cpuMore = append(more, float64((c-a).Microseconds())), append(cpuMore, cpuC-cpuA)
 	}
 	after := state()
 	b.ReportMetric(median(off), "off-us/request")
 	b.ReportMetric(median(more), "journal-us/request")
+	b.ReportMetric(median(cpuOff), "off-CPU-us/request")
+	b.ReportMetric(median(cpuMore), "journal-CPU-us/request")
 	b.ReportMetric(float64(after.Bytes-before.Bytes)/float64(len(off)), "journal-B/request")
 	b.ReportMetric(float64(after.Messages-before.Messages)/float64(len(off)), "messages/request")
 }
