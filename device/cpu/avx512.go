@@ -58,11 +58,11 @@ const brainDots device.Type = 0
 
 func brainRows512(a floatArgs, rows int) { floatTiles512(brainDots, a, rows) }
 
-// floatTiles512 covers rows and panels with tiles: two panels at a time, then a last one.
+// floatTiles512 covers rows and panels with tiles: two panels at a time, then a last one; of one row, each alone.
 func floatTiles512(t device.Type, a floatArgs, rows int) {
 	w, x, out, panels := a.w, a.x, a.out, a.panels
 	for p := 0; p < panels; p += a.panels {
-		wide := min(2, panels-p)
+		wide := panelsAtOnce(rows, panels-p)
 		a.panels = (panels - p) / wide * wide
 		for r := 0; r < rows; {
 			n := floatHeight512(rows-r, wide)
@@ -81,6 +81,15 @@ func floatTiles512(t device.Type, a floatArgs, rows int) {
 			r += n
 		}
 	}
+}
+
+// panelsAtOnce is how many of the panels that are left a tile takes. One row reads weights once, from memory: one stream of them is quicker
+// than two by a fifth to a half.
+func panelsAtOnce(rows, left int) int {
+	if rows == 1 {
+		return 1
+	}
+	return min(2, left)
 }
 
 // floatHeight512 is the rows of the next tile.
@@ -112,7 +121,7 @@ func smallHeight(rows, panels int) int {
 func int8RowsVNNI(t device.Type, a int8Args, rows int) {
 	w, x, out, panels := a.w, a.x, a.out, a.panels
 	for p := 0; p < panels; p += a.panels {
-		wide := min(2, panels-p)
+		wide := panelsAtOnce(rows, panels-p)
 		a.panels = (panels - p) / wide * wide
 		a.w = unsafe.Add(w, p*panelBytes(t, a.blocks*32))
 		for r := 0; r < rows; {

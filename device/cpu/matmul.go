@@ -174,8 +174,12 @@ func (t *task) fetchAhead(p *plan, w *worker) {
 		return
 	}
 	pt, from, to := next.panels(next.lanes[w.id].first)
-	for i := from; i < min(from+k.group, to); i++ {
-		k.prefetch(unsafe.Pointer(&pt.w.panel(i)[0]), min(fetchBytes, pt.w.panelBytes)/64)
+	panels, bytes := k.group, fetchBytes
+	if next.rows == 1 {
+		panels, bytes = 1, 2*fetchBytes
+	}
+	for i := from; i < min(from+panels, to); i++ {
+		k.prefetch(unsafe.Pointer(&pt.w.panel(i)[0]), min(bytes, pt.w.panelBytes)/64)
 	}
 }
 
