@@ -19,8 +19,8 @@ var quire, nats string
 
 // One cluster for all tests.
 var cluster struct {
-	http, nats string
-	banner     string
+	http, nats, data string
+	banner           string
 }
 
 // A question that the built-in model can answer from its context, and the answer. The banner asks the same.
@@ -95,7 +95,7 @@ func (o *output) String() string {
 // up starts `quire up` on free ports and waits for its banner.
 func up(dir string) (stop func() error, err error) {
 	cmd := exec.Command(quire, "up", "--http", "127.0.0.1:0", "--nats", "127.0.0.1:0", "--data", filepath.Join(dir, "data"),
-		"--api-key", key+"=default", "--api-key", otherKey+"=acme")
+		"--api-key", key+"=default", "--api-key", otherKey+"=acme", "--tape", "acme")
 	cmd.Dir, cmd.Env = dir, clean(dir)
 	out := &output{new: make(chan struct{}, 1)}
 	cmd.Stdout, cmd.Stderr = out, out
@@ -115,7 +115,7 @@ func up(dir string) (stop func() error, err error) {
 			return nil, fmt.Errorf("quire up: no banner after a minute:\n%s", out)
 		}
 	}
-	cluster.banner = out.String()
+	cluster.banner, cluster.data = out.String(), filepath.Join(dir, "data")
 	cluster.http = regexp.MustCompile(`door +(http://127\.0\.0\.1:\d+) `).FindStringSubmatch(cluster.banner)[1]
 	cluster.nats = regexp.MustCompile(`bus +(nats://127\.0\.0\.1:\d+) `).FindStringSubmatch(cluster.banner)[1]
 	return func() error {
