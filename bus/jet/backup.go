@@ -21,7 +21,7 @@ const (
 	backupInfo   = "backup.json"
 	backupData   = "stream.arc.s2" // of a server of 2.15 or later
 	backupTar    = "stream.tar.s2" // of an older one
-	maxInfo      = 1 << 20 // bytes
+	maxInfo      = 1 << 20         // bytes
 	maxBackup    = 64 << 30
 	restoreChunk = 512 << 10
 )
