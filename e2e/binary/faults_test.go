@@ -190,9 +190,14 @@ func apart(t *testing.T, workers ...string) (processes map[string]*process, http
 // A prefill that is killed in the middle of its work costs nobody an answer: its requests are Lost and made again by the other.
 func TestKillPrefill(t *testing.T) {
 	p, http, _, again := apart(t, "prefill p1", "prefill p2", "decode d1")
-	// A worker that is stopped before it asked for its first job has none to lose: then it is started and killed once more.
+	// A worker that is stopped before it asked for its first job has none to lose: then it is started and killed once more. It asks
+	// when it is ready, and has asked by the time that another request is served.
 	for round := 1; ; round++ {
+		p["prefill p1"].wait("prefill p1 +ready", 1)
 		eventually(t, "both prefills", func() bool { return metric(t, http, "quire_prefill_workers", "") == 2 })
+		if _, err := perform(t.Context(), http, "/v1/completions", story("Dov", 20, false), nil); err != nil {
+			t.Fatal(err)
+		}
 		killPrefill(t, p["prefill p1"], http)
 		if t.Failed() || metric(t, http, "quire_handoff_lost_total", "") > 0 {
 			return
