@@ -139,12 +139,18 @@ func (l *life) keepKV() {
 	}
 }
 
+// haveKV says whether the stream is there and answers. In a cluster a stream whose only server is gone is still listed: to purge
+// nothing is what only the server that has it can do.
 func (l *life) haveKV() (bool, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
-	name := l.cfg.Names.KVStream(l.peer.ID, l.peer.Epoch)
+	n := l.cfg.Names
+	name := n.KVStream(l.peer.ID, l.peer.Epoch)
 	names, err := l.cfg.KV.Streams().Names(ctx, name)
-	return slices.Contains(names, name), err
+	if err != nil || !slices.Contains(names, name) {
+		return false, err
+	}
+	return true, l.cfg.KV.Streams().Purge(ctx, name, n.KV(l.peer.ID, l.peer.Epoch, "none"))
 }
 
 // remakeKV makes the stream again within a lease, and tells the loop that what was in it is gone.
