@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"quire/e2e/rig"
 	"quire/kvtransfer"
@@ -33,6 +34,7 @@ func overLong(t *testing.T, c *reports) {
 	if a := c.as(t, acmeKey, "/v1/chat/completions", canary.Chat(20, false)); a.Status != 200 {
 		t.Fatalf("%d %s", a.Status, a.Body)
 	}
+	<-time.After(time.Second) // decode's counters are of its last heartbeat, 300 ms apart
 	before := c.Decode.Stats().Counters.Reserved
 	a := c.ask(t, "/v1/chat/completions", c.prompt(t, c.limit).Chat(1, false))
 	refusedAs(t, "a token too many", a, 400, tooLong)
