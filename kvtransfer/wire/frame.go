@@ -9,8 +9,7 @@ import (
 
 // EncodeFrame gives u32 header length | header | sealed bytes. A header that breaks a limit is refused by whoever decodes it.
 func EncodeFrame(f kvtransfer.Frame) []byte {
-	head, _ := write("frame", func(c *codec) { frameHeader(c, &f.Header) })
-	return join(head, f.Sealed)
+	return append(StartFrame(make([]byte, 0, 4+MaxHeader+len(f.Sealed)), f.Header), f.Sealed...)
 }
 
 // StartFrame appends the beginning of an encoded frame to dst, u32 header length | header: for a frame whose bytes are put and
